@@ -1,11 +1,11 @@
 """A FIFO channel that outlives its connections (`docs/protocol.md` 7; I12).
 
 There is one session per pair of instances, over all their incarnations, in both directions over one
-connection at a time. Frames are numbered from 1. A sender keeps each frame until the receiver has
-acknowledged it; after a broken connection both say the next number that they expect, and the rest
-is repeated. Three habits belong together, each alone is not enough: the receiver accepts only the
-next number; it abandons the old connection before it answers on a new one; duplicates are
-acknowledged too.
+connection at a time (`anabranch.protocol.handshake`). Frames are numbered from 1. A sender keeps
+each frame until the receiver has acknowledged it; after a broken connection both say the next
+number that they expect, and the rest is repeated. Three habits belong together, each alone is not
+enough: the receiver accepts only the next number; it abandons the old connection before it answers
+on a new one; duplicates are acknowledged too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ class Session(Generic[Frame]):
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
-        self.connection = 0
         self.expected = 1
         """Number of the next frame to receive."""
         self.next_number = 1
@@ -80,13 +79,6 @@ class Session(Generic[Frame]):
             )
         for _ in range(expected - self.first_kept):
             self._kept.popleft()
-
-    def connect(self, connection: int) -> bool:
-        """Whether a connection with this number replaces the present one."""
-        if connection <= self.connection:
-            return False
-        self.connection = connection
-        return True
 
     def resume(self, expected: int, acknowledged: int | None = None) -> Iterator[tuple[int, Frame]]:
         """On a new connection: the frames to repeat, for the peer expects this number.

@@ -39,6 +39,7 @@ FILES = (
     "ownership.py",
     "table.py",
     "core.py",
+    "handshake.py",
     "session.py",
     "credit.py",
     "invariants.py",

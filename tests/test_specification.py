@@ -147,10 +147,13 @@ def test_numbers_of_scopes_and_variants_are_those_of_the_code() -> None:
         (DOCS / page).read_text() for page in ("protocol.md", "verification.md")
     )
     small, deep = len(SMALL) + len(CUTS_SMALL), len(DEEP) + len(CUTS_DEEP)
-    deadly = [sum(scope.crashes > 0 for scope in scopes.values()) for scopes in (SMALL, DEEP)]
+    deadly = [
+        sum(scope.crashes > 0 for scope in scopes.values()) + sum(cut.deaths > 0 for cut in cuts)
+        for scopes, cuts in ((SMALL, CUTS_SMALL), (DEEP, CUTS_DEEP))
+    ]
     of_deaths = sum(v.rule[0] == "Z" or v.rule == "duty 12" for v in VARIANTS)
     for told in (
-        f"goes through {small} small scopes, three of them about connections",
+        f"goes through {small} small scopes, five of them about connections",
         f"`--scope deep` through {deep} larger ones",
         f"`--scope deepest` through {len(DEEPEST)} that are larger still",
         f"{deadly[0]} of the small scopes and {deadly[1]} of the deep ones have deaths",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from anabranch.runtime.broken_protocols.channels import BROKEN_CHANNELS
 from anabranch.runtime.broken_protocols.variants import VARIANTS, Variant
-from anabranch.runtime.explorer.cut_search import explore_cuts
-from anabranch.runtime.explorer.cuts import SOUND, CutScope, Habits
+from anabranch.runtime.explorer.cuts import explore_cuts
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.scopes import SMALL
@@ -27,49 +27,6 @@ class Catch:
     fault: str
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenHabits:
-    """A channel that neglects some of the rules of a session or of credit."""
-
-    rule: str
-    what: str
-    scope: CutScope
-    habits: Habits
-
-
-BROKEN_HABITS = (
-    BrokenHabits(
-        "session",
-        "frames are not numbered to the receiver, and all kept ones are repeated",
-        CutScope(2, 1, 1),
-        replace(SOUND, only_next=False, resumes=False),
-    ),
-    BrokenHabits(
-        "session",
-        "any number is taken, and the old connection is still read",
-        CutScope(2, 1, 1),
-        replace(SOUND, only_next=False, abandons_old=False),
-    ),
-    BrokenHabits(
-        "session",
-        "the old connection is still read",
-        CutScope(3, 1, 2),
-        replace(SOUND, abandons_old=False),
-    ),
-    BrokenHabits(
-        "credit",
-        "credit is not stated anew on a new connection",
-        CutScope(2, 0, 1, window=1),
-        replace(SOUND, states_on_connect=False),
-    ),
-    BrokenHabits(
-        "credit",
-        "credit counts since the connection began",
-        CutScope(2, 0, 1, window=1),
-        replace(SOUND, counts_from_the_beginning=False),
-    ),
-)
-
 BLOCKING = Scope((2, 2), joins=2, tuples=4, scalable=(1,), room=1, blocking=True)
 """Credits left out: a send waits for room, and nothing else is done meanwhile."""
 
@@ -78,9 +35,9 @@ def hunt() -> Iterator[Catch]:
     """Each variant of the table, then what is broken around it."""
     for variant in VARIANTS:
         yield catch(variant)
-    for broken in BROKEN_HABITS:
-        found = explore_cuts(broken.scope, broken.habits)
-        steps = len(found.story)
+    for broken in BROKEN_CHANNELS:
+        found = explore_cuts(broken.scope, broken.parts)
+        steps = len(found.path)
         where = f"one channel, {broken.scope}"
         yield Catch(broken.rule, broken.what, where, found.states, steps, found.fault)
     blocked = explore(Shipped(), BLOCKING)

@@ -1,26 +1,43 @@
-"""One channel over connections that break: every interleaving of the shipped `Session`, `Allowance`
-and `Grant` (`docs/protocol.md` 7 and 4).
+"""One channel over connections that break and processes that die: every interleaving of the shipped
+`Handshake`, `Session`, `Allowance` and `Grant` (`docs/protocol.md` 7 and 4).
 
 Two ends. The dialer sends `batches` of one tuple each, for which it needs credit, the listener
 sends `messages`, for which it needs none. A connection may be cut `cuts` times; of what was under
-way, any prefix in either direction still arrives. The handshake is that of the live runtime:
-HELLO with the number of the connection, WELCOME with the next frame expected and the credit,
-RESUME with the next frame expected.
+way, any prefix in either direction still arrives. The dialer opens another one at any time after
+that; the listener may notice the loss before, or never. `deaths` processes die, at either end, and
+the next incarnation goes on from its journal: of what came in, it knows what is worked off, and
+only that was acknowledged.
 
 Properties. N1 frames are delivered once each, in order. N2 no frame is freed before it has been
-delivered. N3 no more tuples than the window allows are at the listener. N4 in the end everything
-is delivered. N5 in the end nothing is kept.
+delivered and is safe. N3 no more tuples than the window allows are at the listener. N4 in the end
+everything is delivered. N5 in the end nothing is kept. N6 the newest connection is not refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
 
 from anabranch.protocol.credit import Allowance, Grant
 from anabranch.protocol.errors import AnabranchProtocolError
+from anabranch.protocol.handshake import (
+    Abandon,
+    Continue,
+    Handshake,
+    Hello,
+    Progress,
+    Resume,
+    Step,
+    Welcome,
+)
 from anabranch.protocol.session import Session
+from anabranch.runtime.explorer.search import STATES_MAX, Verdict, search
+
+DIALER, LISTENER = ENDS = range(2)
+NAMES = ("dialer", "listener")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,45 +46,42 @@ class CutScope:
     messages: int = 1
     cuts: int = 2
     window: int = 2
+    deaths: int = 0
 
     def __str__(self) -> str:
+        deaths = f" deaths={self.deaths}" if self.deaths else ""
         return (
-            f"batches={self.batches} messages={self.messages} cuts={self.cuts} window={self.window}"
+            f"batches={self.batches} messages={self.messages} cuts={self.cuts} "
+            f"window={self.window}{deaths}"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
-    """What keeps a channel whole; each can be left out to see what it was good for."""
+class ChannelParts:
+    """What keeps a channel whole; each can be replaced, or left out, to see what it is good for."""
 
-    only_next: bool = True
-    """The receiver takes only the next number; otherwise whatever comes."""
-    abandons_old: bool = True
-    """The listener reads no more of an old connection once it has heard of a newer one."""
+    handshake: type[Handshake] = Handshake
+    session: type[Session[int]] = Session
     acknowledges_repeated: bool = True
     """A repeated frame is acknowledged again."""
-    resumes: bool = True
-    """A sender repeats from the number that the peer expects; otherwise all that it keeps."""
     states_on_connect: bool = True
     """Credit and acknowledgement are stated anew on a new connection."""
     counts_from_the_beginning: bool = True
     """Credit counts since the session began; otherwise since the connection did."""
 
 
-SOUND = Habits()
+SHIPPED = ChannelParts()
 
 
-class Half(NamedTuple):
-    """One end. `sent` and `kept_from` describe its sending, `expected` its receiving; `got` is
-    what has been delivered to its user; `done` and `stated` its credit as a receiver, `allowed`
-    as a sender. `wire` is the connection on which it may write, 0 if none."""
+class ChannelEnd(NamedTuple):
+    """`sent` and `kept_from` describe its sending, `expected` its receiving; `done` is what is
+    worked off of that, and `stated` its credit, as a listener; `allowed` and `spent` its credit as
+    a dialer. `owes`: it has something to state."""
 
-    number: int = 0
-    wire: int = 0
+    handshake: Handshake
     sent: int = 0
     kept_from: int = 1
     expected: int = 1
-    got: tuple[int, ...] = ()
     done: int = 0
     stated: int = 0
     allowed: int = 0
@@ -75,279 +89,366 @@ class Half(NamedTuple):
     owes: bool = False
 
 
-Frame = tuple[str | int, ...]
+Frame = tuple[str, int] | tuple[str, int, int] | tuple[Welcome, int] | Hello | Resume
+"""A numbered one, a statement with its credit, or a greeting; with the welcome goes the credit."""
 
 
 class CutLine(NamedTuple):
-    """A connection: what is under way in both directions, and whether it has been cut."""
+    """A connection: what is under way from the dialer and from the listener, and whether it has
+    been cut."""
 
-    number: int
-    there: tuple[Frame, ...] = ()
-    back: tuple[Frame, ...] = ()
+    connection: Hello
+    flows: tuple[tuple[Frame, ...], tuple[Frame, ...]] = ((), ())
     cut: bool = False
 
 
 class CutState(NamedTuple):
-    dialer: Half
-    listener: Half
+    """`lines`: the newest last."""
+
+    ends: tuple[ChannelEnd, ChannelEnd]
     lines: tuple[CutLine, ...]
     cuts: int
+    deaths: int
 
 
-Found = tuple[str, CutState | str]
-"""What happened, and the state after it, or the fault."""
+class CutMove(NamedTuple):
+    """`optional`: it need not happen. `fault`: what is wrong with it, instead of a state after."""
+
+    what: str
+    optional: bool = False
+    fault: str = ""
+
+
+class Broken(Exception):
+    """A property does not hold. The text begins with its number."""
+
+
+class CutDraft:
+    """A state while a move changes it."""
+
+    def __init__(self, state: CutState) -> None:
+        self.ends = list(state.ends)
+        self.lines = {line.connection: line for line in state.lines}
+        self.cuts, self.deaths = state.cuts, state.deaths
+
+    def state(self) -> CutState:
+        dialer, listener = self.ends
+        return CutState((dialer, listener), tuple(self.lines.values()), self.cuts, self.deaths)
+
+    def change(self, me: int, **fields: Any) -> None:
+        self.ends[me] = self.ends[me]._replace(**fields)
+
+    def flow(self, connection: Hello, sender: int, frames: tuple[Frame, ...]) -> None:
+        """This is under way now."""
+        if (line := self.lines.get(connection)) is not None:
+            flows = (line.flows[0], frames) if sender else (frames, line.flows[1])
+            self.lines[connection] = line._replace(flows=flows)
+
+    def write(self, me: int, connection: Hello, *frames: Frame) -> None:
+        """What is written on a line that is cut is lost."""
+        line = self.lines.get(connection)
+        if line is not None and not line.cut:
+            self.flow(connection, me, (*line.flows[me], *frames))
+
+    def send(self, me: int, *frames: Frame) -> None:
+        """What is written on none is lost, too."""
+        if self.ends[me].handshake.connected:
+            self.write(me, self.ends[me].handshake.newest, *frames)
+
+    def forget(self, connection: Hello) -> None:
+        """Nothing more is read on an old line."""
+        self.flow(connection, DIALER, ())
 
 
 class CutChannel:
     """The model: states and what can follow."""
 
-    def __init__(self, scope: CutScope, habits: Habits = SOUND) -> None:
+    def __init__(self, scope: CutScope, parts: ChannelParts = SHIPPED) -> None:
         self.scope = scope
-        self.habits = habits
+        self.parts = parts
 
     def initial(self) -> CutState:
-        dialer = Half(number=1, wire=0)
-        return CutState(dialer, Half(), (CutLine(1, there=(("HELLO", 1),)),), self.scope.cuts)
+        made = self.parts.handshake
+        ends = ChannelEnd(made("the listener")), ChannelEnd(made("the dialer"))
+        draft = CutDraft(CutState(ends, (), self.scope.cuts, self.scope.deaths))
+        self._open(draft)
+        return draft.state()
 
-    def successors(self, state: CutState) -> Iterator[Found]:
-        yield from self._submissions(state)
-        yield from self._readings(state)
-        yield from self._own_work(state)
-        yield from self._accidents(state)
+    def successors(self, state: CutState) -> Iterator[tuple[CutMove, CutState | None]]:
+        for move, change in self._moves(state):
+            draft = CutDraft(state)
+            try:
+                change(draft)
+            except Broken as broken:
+                yield move._replace(fault=str(broken)), None
+            except AnabranchProtocolError as error:
+                yield move._replace(fault=f"N1: {error.what}"), None
+            else:
+                yield move, draft.state()
 
-    # -- sending -----------------------------------------------------------------------------
-
-    def _submissions(self, state: CutState) -> Iterator[Found]:
-        dialer, listener = state.dialer, state.listener
-        allowance = Allowance(dialer.allowed, 1, tuples_sent=dialer.spent)
-        if dialer.sent < self.scope.batches and allowance.open:
-            allowance.spend(1, 0)
-            sender, frame = _send(dialer)
-            sender = sender._replace(spent=allowance.tuples_sent)
-            after = state._replace(dialer=sender, lines=_written(state, sender.wire, frame, True))
-            outstanding = sender.sent - listener.done
-            if outstanding > self.scope.window:
-                yield "send", f"N3: {outstanding} tuples for a window of {self.scope.window}"
-            yield f"dialer sends batch {sender.sent}", after
-        if listener.sent < self.scope.messages:
-            sender, frame = _send(listener)
-            lines = _written(state, sender.wire, frame, False)
-            after = state._replace(listener=sender, lines=lines)
-            yield f"listener sends message {sender.sent}", after
-
-    # -- receiving ---------------------------------------------------------------------------
-
-    def _readings(self, state: CutState) -> Iterator[Found]:
-        for line in state.lines:
-            if line.there and self._listener_reads(state, line):
-                frame, rest = line.there[0], line._replace(there=line.there[1:])
-                what = f"listener reads {_said(frame)} on connection {line.number}"
-                yield what, self._attempt(self._at_listener, _with(state, rest), line, frame)
-            if line.back and line.number == state.dialer.number:
-                frame, rest = line.back[0], line._replace(back=line.back[1:])
-                what = f"dialer reads {_said(frame)} on connection {line.number}"
-                yield what, self._attempt(self._at_dialer, _with(state, rest), line, frame)
-
-    def _listener_reads(self, state: CutState, line: CutLine) -> bool:
-        return line.number >= state.listener.number or not self.habits.abandons_old
-
-    def _attempt(
-        self, reader: object, state: CutState, line: CutLine, frame: Frame
-    ) -> CutState | str:
-        try:
-            after = reader(state, line, frame)  # type: ignore[operator]
-        except AnabranchProtocolError as error:
-            return f"N1: {error.what}"
-        assert isinstance(after, CutState | str)
-        return after
-
-    def _at_listener(self, state: CutState, line: CutLine, frame: Frame) -> CutState | str:
-        me = state.listener
-        match frame:
-            case ("HELLO", int(number)):
-                session = _session(me)
-                if not session.connect(number):
-                    return state
-                grant = _grant(me, self.scope)
-                allowed, _ = grant.state()
-                me = me._replace(number=number, wire=0, stated=allowed)
-                welcome: Frame = ("WELCOME", me.expected, allowed)
-                lines = _written(state._replace(listener=me), number, welcome, False)
-                return state._replace(listener=me, lines=lines)
-            case ("RESUME", int(expected)):
-                me, repeated = self._resumed(me, expected)
-                me = me._replace(wire=line.number)
-                lines = _written(state, line.number, repeated, False)
-                return state._replace(listener=me, lines=lines)
-            case ("FRAME", int(number)):
-                return self._delivered(state, number, dialer=False)
-            case ("ACK_CREDIT", int(expected)):
-                return self._acknowledged(state, expected, 0, dialer=False)
-        raise AssertionError(frame)
-
-    def _at_dialer(self, state: CutState, line: CutLine, frame: Frame) -> CutState | str:
-        me = state.dialer
-        match frame:
-            case ("WELCOME", int(expected), int(allowed)):
-                resume: Frame = ("RESUME", me.expected)
-                me, repeated = self._resumed(me, expected)
-                me = self._allowed(me._replace(wire=line.number), allowed, new_connection=True)
-                lines = _written(state, line.number, (resume, *repeated), True)
-                return state._replace(dialer=me, lines=lines)
-            case ("FRAME", int(number)):
-                return self._delivered(state, number, dialer=True)
-            case ("ACK_CREDIT", int(expected), int(allowed)):
-                return self._acknowledged(state, expected, allowed, dialer=True)
-        raise AssertionError(frame)
-
-    def _resumed(self, me: Half, expected: int) -> tuple[Half, tuple[Frame, ...]]:
-        session = _session(me)
-        if self.habits.resumes:
-            repeated = [n for n, _ in session.resume(expected)]
-        else:
-            repeated = list(range(session.first_kept, session.next_number))
-        me = me._replace(kept_from=session.first_kept)
-        if self.habits.states_on_connect and me.expected > 1:
-            me = me._replace(owes=True)
-        return me, tuple(("FRAME", n) for n in repeated)
-
-    def _allowed(self, me: Half, allowed: int, *, new_connection: bool) -> Half:
-        spent = me.spent
-        if new_connection and not self.habits.counts_from_the_beginning:
-            spent = 0
-        if me.number > 1 and new_connection and not self.habits.states_on_connect:
-            return me
-        allowance = Allowance(me.allowed, tuples_sent=spent)
-        allowance.allow(allowed, 0)
-        return me._replace(allowed=allowance.tuples_allowed, spent=spent)
-
-    def _delivered(self, state: CutState, number: int, *, dialer: bool) -> CutState | str:
-        me = state.dialer if dialer else state.listener
-        session = _session(me)
-        if self.habits.only_next:
-            new = session.receive(number)
-        else:
-            new = True
-            session.expected = max(session.expected, number + 1)
-        if new:
-            me = me._replace(got=(*me.got, number))
-        if new or self.habits.acknowledges_repeated:
-            me = me._replace(owes=True)
-        me = me._replace(expected=session.expected)
-        if me.got != tuple(range(1, len(me.got) + 1)):
-            return f"N1: {'dialer' if dialer else 'listener'} delivers {me.got}"
-        return state._replace(dialer=me) if dialer else state._replace(listener=me)
-
-    def _acknowledged(
-        self, state: CutState, expected: int, allowed: int, *, dialer: bool
-    ) -> CutState | str:
-        me, peer = state.dialer, state.listener
-        if not dialer:
-            me, peer = peer, me
-        session = _session(me)
-        session.acknowledge(expected)
-        me = me._replace(kept_from=session.first_kept)
-        if me.kept_from > len(peer.got) + 1:
-            return f"N2: frame {me.kept_from - 1} is freed before it has been delivered"
-        if dialer:
-            return state._replace(dialer=self._allowed(me, allowed, new_connection=False))
-        return state._replace(listener=me)
-
-    # -- what an end does by itself ----------------------------------------------------------
-
-    def _own_work(self, state: CutState) -> Iterator[Found]:
-        listener, dialer = state.listener, state.dialer
-        if listener.done < len(listener.got):
-            grant = _grant(listener, self.scope)
-            grant.done(1, 0)
-            owes = listener.owes or grant.worth_stating
-            after = listener._replace(done=grant.tuples_done, owes=owes)
-            yield "listener works off a tuple", state._replace(listener=after)
-        if listener.owes and listener.wire:
-            grant = _grant(listener, self.scope)
-            allowed, _ = grant.state()
-            frame: Frame = ("ACK_CREDIT", listener.expected, allowed)
-            lines = _written(state, listener.wire, frame, False)
-            after = listener._replace(owes=False, stated=allowed)
-            yield f"listener states {_said(frame)}", state._replace(listener=after, lines=lines)
-        if dialer.owes and dialer.wire:
-            frame = ("ACK_CREDIT", dialer.expected)
-            lines = _written(state, dialer.wire, frame, True)
-            after = dialer._replace(owes=False)
-            yield f"dialer states {_said(frame)}", state._replace(dialer=after, lines=lines)
-
-    # -- accidents ---------------------------------------------------------------------------
-
-    def _accidents(self, state: CutState) -> Iterator[Found]:
-        line = state.lines[-1]
-        if not line.cut and state.cuts:
-            for there in range(len(line.there) + 1):
-                for back in range(len(line.back) + 1):
-                    cut = CutLine(line.number, line.there[:there], line.back[:back], cut=True)
-                    what = f"connection {line.number} is cut, {there} and {back} frames survive"
-                    yield what, _with(state, cut)._replace(cuts=state.cuts - 1)
-        if line.cut:
-            number = line.number + 1
-            # The dialer abandons the old connection when it opens a new one.
-            old = [one._replace(back=()) for one in state.lines]
-            dialer = state.dialer._replace(number=number, wire=0)
-            lines = (*(o for o in old if o.there), CutLine(number, there=(("HELLO", number),)))
-            yield f"dialer opens connection {number}", state._replace(dialer=dialer, lines=lines)
+    def judged(self, state: CutState, move: CutMove, after: CutState | None) -> str:
+        return move.fault
 
     def unsettled(self, state: CutState) -> str:
         """What is wrong with a state in which nothing more happens."""
-        dialer, listener = state.dialer, state.listener
-        if len(listener.got) < self.scope.batches or len(dialer.got) < self.scope.messages:
-            got = f"{len(listener.got)} batches and {len(dialer.got)} messages"
-            return f"N4: only {got} have been delivered"
-        for name, end in (("dialer", dialer), ("listener", listener)):
+        dialer, listener = state.ends
+        batches, messages = listener.expected - 1, dialer.expected - 1
+        if (batches, messages) != (self.scope.batches, self.scope.messages):
+            return f"N4: only {batches} batches and {messages} messages have been delivered"
+        for name, end in zip(NAMES, state.ends, strict=True):
             if end.kept_from <= end.sent:
                 return f"N5: the {name} still keeps frames from {end.kept_from}"
         return ""
 
+    def _moves(self, state: CutState) -> Iterator[tuple[CutMove, Callable[[CutDraft], None]]]:
+        dialer, listener = state.ends
+        newest = state.lines[-1]
+        if dialer.sent < self.scope.batches and _allowance(dialer).open:
+            yield CutMove(f"dialer sends batch {dialer.sent + 1}"), self._send_batch
+        if listener.sent < self.scope.messages:
+            yield CutMove(f"listener sends message {listener.sent + 1}"), self._send_message
+        for line in state.lines:
+            for me in ENDS:
+                if line.flows[1 - me] and (me or line is newest):
+                    frame = line.flows[1 - me][0]
+                    what = f"{NAMES[me]} reads {_said(frame)} on connection {_name(line)}"
+                    yield CutMove(what), partial(self._read, me=me, connection=line.connection)
+        if listener.done < listener.expected - 1:
+            yield CutMove("listener works off a tuple"), self._work_off
+        for me, end in enumerate(state.ends):
+            if end.owes and end.handshake.connected:
+                yield CutMove(f"{NAMES[me]} makes its statement"), partial(self._tell, me=me)
+        yield from self._accidents(state)
 
-def _session(half: Half) -> Session[int]:
-    """The shipped session in the condition that `half` describes, by its own operations."""
-    session: Session[int] = Session("the peer")
-    for number in range(1, half.sent + 1):
-        session.send(number)
-    session.acknowledge(half.kept_from)
-    for number in range(1, half.expected):
-        session.receive(number)
-    session.connect(half.number)
-    return session
+    # -- sending -----------------------------------------------------------------------------
+
+    def _send_batch(self, draft: CutDraft) -> None:
+        allowance = _allowance(draft.ends[DIALER])
+        allowance.spend(1, 0)
+        draft.change(DIALER, spent=allowance.tuples_sent)
+        self._submit(draft, DIALER)
+        if (waiting := draft.ends[DIALER].sent - draft.ends[LISTENER].done) > self.scope.window:
+            raise Broken(f"N3: {waiting} tuples for a window of {self.scope.window}")
+
+    def _send_message(self, draft: CutDraft) -> None:
+        self._submit(draft, LISTENER)
+
+    def _submit(self, draft: CutDraft, me: int) -> None:
+        number = self._session(draft.ends[me]).send(0)
+        draft.change(me, sent=number)
+        draft.send(me, ("FRAME", number))
+
+    def _tell(self, draft: CutDraft, me: int) -> None:
+        """Acknowledge what is safe, and state the credit."""
+        allowed = self._credit(draft, me)
+        draft.change(me, owes=False)
+        draft.send(me, ("ACK_CREDIT", self._progress(draft, me).acknowledged, allowed))
+
+    def _credit(self, draft: CutDraft, me: int) -> int:
+        """What the listener allows now; the dialer gets no tuples."""
+        if me == LISTENER:
+            allowed, _ = self._grant(draft.ends[me]).state()
+            draft.change(me, stated=allowed)
+        return draft.ends[me].stated
+
+    def _work_off(self, draft: CutDraft) -> None:
+        grant = self._grant(draft.ends[LISTENER])
+        grant.done(1, 0)
+        owes = draft.ends[LISTENER].owes or grant.worth_stating or self.scope.deaths > 0
+        draft.change(LISTENER, done=grant.tuples_done, owes=owes)
+
+    # -- receiving ---------------------------------------------------------------------------
+
+    def _read(self, draft: CutDraft, me: int, connection: Hello) -> None:
+        frame, *rest = draft.lines[connection].flows[1 - me]
+        draft.flow(connection, 1 - me, tuple(rest))
+        match frame:
+            case ("FRAME", int(number)):
+                self._take(draft, me, number)
+            case ("ACK_CREDIT", int(below), int(allowed)):
+                session = self._session(draft.ends[me])
+                session.acknowledge(below)
+                self._free(draft, me, session)
+                self._allow(draft, me, allowed)
+            case _:
+                self._hear(draft, me, connection, frame)
+
+    def _take(self, draft: CutDraft, me: int, number: int) -> None:
+        end = draft.ends[me]
+        session = self._session(end)
+        new = session.receive(number)
+        if new and number != end.expected:
+            raise Broken(f"N1: {NAMES[me]} delivers {number} after {end.expected - 1}")
+        owes = end.owes or new or self.parts.acknowledges_repeated
+        draft.change(me, expected=session.expected, owes=owes)
+
+    def _free(self, draft: CutDraft, me: int, session: Session[int]) -> None:
+        """Keep no more than the session does."""
+        if session.first_kept > self._progress(draft, 1 - me).acknowledged:
+            raise Broken(f"N2: frame {session.first_kept - 1} is freed before it is safe")
+        draft.change(me, kept_from=session.first_kept)
+
+    def _allow(self, draft: CutDraft, me: int, allowed: int) -> None:
+        allowance = _allowance(draft.ends[me])
+        allowance.allow(allowed, 0)
+        draft.change(me, allowed=allowance.tuples_allowed)
+
+    # -- connections -------------------------------------------------------------------------
+
+    def _hear(self, draft: CutDraft, me: int, connection: Hello, frame: object) -> None:
+        """A greeting has come: taken, or the connection is closed."""
+        mine, shake = self._progress(draft, me), draft.ends[me].handshake
+        try:
+            match frame:
+                case Hello():
+                    step = shake.greeted(frame, mine)
+                case Resume():
+                    step = shake.resumed(connection, frame)
+                case (Welcome() as welcome, int(allowed)):
+                    step = shake.welcomed(welcome, mine)
+                    self._allow_anew(draft, allowed)
+                case _:
+                    raise AssertionError(frame)
+        except AnabranchProtocolError as error:
+            if connection == draft.ends[DIALER].handshake.newest:
+                raise Broken(f"N6: {NAMES[me]} refuses the newest connection: {error}") from None
+            draft.forget(connection)
+        else:
+            self._perform(draft, me, connection, step)
+
+    def _perform(self, draft: CutDraft, me: int, connection: Hello, step: Step) -> None:
+        draft.change(me, handshake=step.handshake)
+        for action in step.actions:
+            match action:
+                case Abandon(old):
+                    draft.forget(old)
+                case Continue(peer):
+                    self._continue(draft, me, connection, peer)
+                case Welcome():
+                    draft.write(me, connection, (action, self._credit(draft, me)))
+                case _:
+                    draft.write(me, connection, action)
+
+    def _continue(self, draft: CutDraft, me: int, connection: Hello, peer: Progress) -> None:
+        session = self._session(draft.ends[me])
+        repeated = [number for number, _ in session.resume(*peer)]
+        self._free(draft, me, session)
+        draft.write(me, connection, *(("FRAME", number) for number in repeated))
+        if self.parts.states_on_connect and draft.ends[me].expected > 1:
+            draft.change(me, owes=True)
+
+    def _allow_anew(self, draft: CutDraft, allowed: int) -> None:
+        if not self.parts.counts_from_the_beginning:
+            draft.change(DIALER, spent=0)
+        if self.parts.states_on_connect or draft.ends[DIALER].handshake.newest.number == 1:
+            self._allow(draft, DIALER, allowed)
+
+    def _open(self, draft: CutDraft) -> None:
+        """The dialer abandons the old connection and opens a new one."""
+        shake = draft.ends[DIALER].handshake
+        step = shake.broken(shake.newest).opened()
+        for old in draft.lines:
+            draft.flow(old, LISTENER, ())
+        draft.lines = {c: line for c, line in draft.lines.items() if line.flows[DIALER]}
+        newest = step.handshake.newest
+        draft.lines[newest] = CutLine(newest)
+        self._perform(draft, DIALER, newest, step)
+
+    # -- accidents ---------------------------------------------------------------------------
+
+    def _accidents(self, state: CutState) -> Iterator[tuple[CutMove, Callable[[CutDraft], None]]]:
+        line, shake = state.lines[-1], state.ends[LISTENER].handshake
+        if state.cuts and not line.cut:
+            for there, back in product(*(range(len(flow) + 1) for flow in line.flows)):
+                what = f"connection {_name(line)} is cut, {there} and {back} frames survive"
+                yield CutMove(what, True), partial(_cut, there=there, back=back, cuts=1)
+        for me in ENDS if state.deaths else ():
+            for survive in range(len(line.flows[me]) + 1):
+                what = f"{NAMES[me]} dies, {survive} of the frames that it has sent survive"
+                yield CutMove(what, True), partial(self._die, me=me, survive=survive)
+        if line.cut:
+            yield CutMove("dialer opens a connection"), self._open
+        if shake.connected and not any(
+            one.connection == shake.newest and (one.flows[DIALER] or not one.cut)
+            for one in state.lines
+        ):
+            yield CutMove("listener notices that its connection is lost"), _notice
+
+    def _die(self, draft: CutDraft, me: int, survive: int) -> None:
+        """A process ends with its connections, and the next one is the same end (its journal has
+        what was sent, what is worked off of what came in, and the newest incarnation of the peer).
+        """
+        end, draft.deaths = draft.ends[me], draft.deaths - 1
+        if me == LISTENER:
+            for connection in draft.lines:
+                draft.flow(connection, DIALER, ())
+        _cut(draft, *((0, survive) if me else (survive, 0)))
+        expected = end.done + 1 if me == LISTENER else end.expected
+        old = end.handshake
+        shake = self.parts.handshake(old.peer, old.incarnation + 1, old.peer_incarnation)
+        draft.ends[me] = ChannelEnd(
+            shake, end.sent, end.kept_from, expected, end.done, spent=end.spent
+        )
+
+    # -- the shipped parts in the condition that an end describes ------------------------------
+
+    def _session(self, end: ChannelEnd) -> Session[int]:
+        session = self.parts.session("the peer")
+        kept = range(end.kept_from, end.sent + 1)
+        session.restore(end.expected, end.sent + 1, kept)
+        return session
+
+    def _grant(self, end: ChannelEnd) -> Grant:
+        return Grant(self.scope.window, 1, tuples_done=end.done, tuples_stated=end.stated)
+
+    def _progress(self, draft: CutDraft, me: int) -> Progress:
+        """Where processes die, the listener acknowledges what is worked off and in the journal; the
+        dialer has a message in there as soon as it comes."""
+        end = draft.ends[me]
+        safe = end.done + 1 if me == LISTENER and self.scope.deaths else end.expected
+        return Progress(end.expected, safe)
 
 
-def _grant(half: Half, scope: CutScope) -> Grant:
-    return Grant(scope.window, 1, tuples_done=half.done, tuples_stated=half.stated)
+def explore_cuts(
+    scope: CutScope,
+    parts: ChannelParts = SHIPPED,
+    *,
+    states_max: int = STATES_MAX,
+    progress: Callable[[Verdict], None] | None = None,
+) -> Verdict:
+    """Search all interleavings of one channel."""
+    verdict = Verdict(scope, "handshakes, sessions and credits")
+    return search(CutChannel(scope, parts), verdict, states_max=states_max, progress=progress)
 
 
-def _send(half: Half) -> tuple[Half, Frame]:
-    session = _session(half)
-    number = session.send(half.sent + 1)
-    return half._replace(sent=number), ("FRAME", number)
+def _allowance(end: ChannelEnd) -> Allowance:
+    return Allowance(end.allowed, 1, tuples_sent=end.spent)
 
 
-def _with(state: CutState, line: CutLine) -> CutState:
-    lines = tuple(line if one.number == line.number else one for one in state.lines)
-    return state._replace(lines=lines)
+def _cut(draft: CutDraft, there: int, back: int, *, cuts: int = 0) -> None:
+    """The newest connection breaks; so many frames still arrive from dialer and listener."""
+    connection, line = next(reversed(draft.lines.items()))
+    flows = line.flows[0][:there], line.flows[1][:back]
+    draft.lines[connection] = line._replace(flows=flows, cut=True)
+    draft.cuts -= cuts
 
 
-def _written(
-    state: CutState, number: int, frames: Frame | tuple[Frame, ...], there: bool
-) -> tuple[CutLine, ...]:
-    """The lines after writing; what is written on none, or on one that is cut, is lost."""
-    many = frames if frames and isinstance(frames[0], tuple) else (frames,) if frames else ()
-    written = []
-    for line in state.lines:
-        if line.number == number and not line.cut:
-            if there:
-                line = line._replace(there=(*line.there, *many))
-            else:
-                line = line._replace(back=(*line.back, *many))
-        written.append(line)
-    return tuple(written)
+def _notice(draft: CutDraft) -> None:
+    shake = draft.ends[LISTENER].handshake
+    draft.change(LISTENER, handshake=shake.broken(shake.newest))
+
+
+def _name(line: CutLine) -> str:
+    hello = line.connection
+    return f"{hello.number}" if hello.incarnation == 1 else f"{hello.incarnation}.{hello.number}"
 
 
 def _said(frame: Frame) -> str:
+    match frame:
+        case Hello(incarnation, number):
+            return f"HELLO {incarnation}.{number}"
+        case Resume(progress):
+            return f"RESUME {progress.expected}"
+        case (Welcome(_, progress), allowed):
+            return f"WELCOME {progress.expected} {allowed}"
     return " ".join(map(str, frame))

@@ -231,5 +231,18 @@ DEEPEST = scopes_of(
 
 SETS = {"small": SMALL, "deep": DEEP, "deepest": DEEPEST}
 
-CUTS_SMALL = (CutScope(2, 0, 1), CutScope(2, 1, 1), CutScope(3, 1, 1))
-CUTS_DEEP = (*CUTS_SMALL, CutScope(2, 1, 2), CutScope(3, 1, 2), CutScope(4, 0, 2))
+CUTS_SMALL = (
+    CutScope(2, 0, 1),
+    CutScope(2, 1, 1),
+    CutScope(3, 1, 1),
+    CutScope(2, 0, 1, deaths=1),
+    CutScope(2, 1, 0, deaths=1),
+)
+CUTS_DEEP = (
+    *CUTS_SMALL,
+    CutScope(2, 1, 2),
+    CutScope(3, 1, 2),
+    CutScope(4, 0, 2),
+    CutScope(2, 1, 1, deaths=1),
+    CutScope(2, 1, 0, deaths=2),
+)

@@ -1,16 +1,18 @@
 """Breadth-first search through every interleaving; the first fault has a shortest story.
 
-There are two searches of the same `StateSpace`. This one takes one state at a time: a small scope
-is searched in three quarters of the time, channels may have bounds, and one fault may be looked for
-behind others. `bulk` takes whole levels as arrays, which is quicker from about 10^5 states on and
-keeps 16 bytes of each. Tests compare what they count, go through and find.
+There are two searches of a `StateSpace`. This one takes one state at a time: a small scope is
+searched in three quarters of the time, channels may have bounds, one fault may be looked for behind
+others, and the space may be another one (`cuts`). `bulk` takes whole levels as arrays, which is
+quicker from about 10^5 states on and keeps 16 bytes of each. Tests compare what they count, go
+through and find.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.explorer.coverage import Coverage
@@ -27,11 +29,41 @@ Vector = tuple[int, ...]
 NO_ROOM: Vector = ()
 
 
+STATES_MAX = 5_000_000
+
+
+class AnyMove(Protocol):
+    @property
+    def optional(self) -> bool:
+        """Whether it need not happen: at rest is a state in which nothing else can."""
+
+
+State = TypeVar("State", bound=Hashable)
+Move = TypeVar("Move", bound=AnyMove)
+Parents = dict[State, tuple[State, Move] | None]
+
+
+class Space(Protocol[State, Move]):
+    """What is searched: instances of a pipeline (`StateSpace`), or one channel (`cuts`)."""
+
+    def initial(self) -> State: ...
+
+    def successors(self, state: State) -> Iterator[tuple[Move, State | None]]:
+        """Every enabled move and the state after it; None if it breaks a property by itself."""
+
+    def judged(self, state: State, move: Move, after: State | None) -> str:
+        """The property that is broken by a move which leads to a new state, or to none."""
+
+    def unsettled(self, state: State) -> str:
+        """What is wrong with a state at rest."""
+
+
 @dataclass(slots=True)
 class Verdict:
-    """`fault` is empty if nothing was found; `complete` if the whole scope was searched."""
+    """`fault` is empty if nothing was found; `complete` if the whole scope was searched. `scope`
+    names it. `sites`: of the instances whose path this is."""
 
-    scope: Scope
+    scope: object
     machine: str
     states: int = 0
     transitions: int = 0
@@ -40,7 +72,7 @@ class Verdict:
     seconds: float = 0.0
     complete: bool = False
     fault: str = ""
-    path: list[tuple[Vector, SiteMove]] = field(default_factory=list)
+    path: list[tuple[Any, Any]] = field(default_factory=list)
     sites: Sites | None = None
 
 
@@ -53,6 +85,14 @@ class StateSpace:
         self.judge = Judge(self.sites)
         self.watch: Watch | None = None
         self._adjacent: dict[int, list[list[int]]] = {}
+
+    def judged(self, state: Vector, move: SiteMove, after: Vector | None) -> str:
+        if after is None:
+            return move.fault or self.judge.dead_letter(state, move)
+        return self.judge.broken(after, move.site)
+
+    def unsettled(self, state: Vector) -> str:
+        return self.judge.unsettled(state)
 
     def initial(self) -> Vector:
         return (self.budgets.initial(), *self.sites.founding_sites())
@@ -113,75 +153,82 @@ def explore(
     machine: Machine,
     scope: Scope,
     *,
-    states_max: int = 5_000_000,
+    states_max: int = STATES_MAX,
     wanted: Callable[[str], bool] = bool,
     progress: Callable[[Verdict], None] | None = None,
     coverage: Coverage | None = None,
 ) -> Verdict:
-    """Search a scope to its end, to the first fault that is `wanted`, or to `states_max` states.
-
-    A search for one fault goes on behind others where it can. `coverage` learns what was gone
-    through.
-    """
+    """Search the instances of a scope. `coverage` learns what was gone through."""
     world = StateSpace(machine, scope)
     if coverage is not None:
         world.watch = Watch(world.sites)
     verdict = Verdict(scope, machine.name, sites=world.sites)
+    search(world, verdict, states_max=states_max, wanted=wanted, progress=progress)
+    if coverage is not None and world.watch is not None:
+        coverage.update(world.watch.result())
+    return verdict
+
+
+def search(
+    space: Space[State, Move],
+    verdict: Verdict,
+    *,
+    states_max: int = STATES_MAX,
+    wanted: Callable[[str], bool] = bool,
+    progress: Callable[[Verdict], None] | None = None,
+) -> Verdict:
+    """Search a space to its end, to the first fault that is `wanted`, or to `states_max` states.
+
+    A search for one fault goes on behind others where it can. The verdict is filled in.
+    """
     began = time.monotonic()
-    first = world.initial()
-    parents: dict[Vector, tuple[Vector, SiteMove] | None] = {first: None}
+    first = space.initial()
+    parents: Parents[State, Move] = {first: None}
     frontier = [first]
     while frontier and not verdict.fault and len(parents) < states_max:
-        frontier = _expand(world, frontier, parents, verdict, wanted)
+        frontier = _expand(space, frontier, parents, verdict, wanted)
         verdict.depth += bool(frontier)
         verdict.seconds = time.monotonic() - began
         verdict.states = len(parents)
         if progress:
             progress(verdict)
     verdict.complete = not frontier and not verdict.fault
-    if coverage is not None and world.watch is not None:
-        coverage.update(world.watch.result())
     return verdict
 
 
 def _expand(
-    world: StateSpace,
-    frontier: list[Vector],
-    parents: dict[Vector, tuple[Vector, SiteMove] | None],
+    space: Space[State, Move],
+    frontier: list[State],
+    parents: Parents[State, Move],
     verdict: Verdict,
     wanted: Callable[[str], bool],
-) -> list[Vector]:
-    found: list[Vector] = []
+) -> list[State]:
+    found: list[State] = []
     for state in frontier:
         busy = False
-        for move, after in world.successors(state):
+        for move, after in space.successors(state):
             verdict.transitions += 1
             busy = busy or not move.optional
-            if after is None:
-                fault = move.fault or world.judge.dead_letter(state, move)
-                verdict.fault = fault if wanted(fault) else ""
-            elif after not in parents:
+            if after is not None:
+                if after in parents:
+                    continue
                 parents[after] = (state, move)
                 found.append(after)
-                fault = world.judge.broken(after, move.site)
-                verdict.fault = fault if wanted(fault) else ""
-            if verdict.fault:
-                verdict.path = [*_path(parents, state), (state, move)]
+            fault = space.judged(state, move, after)
+            if fault and wanted(fault):
+                verdict.fault, verdict.path = fault, [*_path(parents, state), (state, move)]
                 return []
         if not busy:
             verdict.quiescent += 1
-            fault = world.judge.unsettled(state)
-            verdict.fault = fault if wanted(fault) else ""
-            if verdict.fault:
-                verdict.path = _path(parents, state)
+            fault = space.unsettled(state)
+            if fault and wanted(fault):
+                verdict.fault, verdict.path = fault, _path(parents, state)
                 return []
     return found
 
 
-def _path(
-    parents: dict[Vector, tuple[Vector, SiteMove] | None], state: Vector
-) -> list[tuple[Vector, SiteMove]]:
-    path: list[tuple[Vector, SiteMove]] = []
+def _path(parents: Parents[State, Move], state: State) -> list[tuple[State, Move]]:
+    path: list[tuple[State, Move]] = []
     while (parent := parents[state]) is not None:
         path.append(parent)
         state = parent[0]

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from anabranch.runtime.explorer.bulk import Bulk
 from anabranch.runtime.explorer.chart import chart
 from anabranch.runtime.explorer.coverage import Coverage
-from anabranch.runtime.explorer.cut_search import explore_cuts
-from anabranch.runtime.explorer.cuts import CutScope
+from anabranch.runtime.explorer.cuts import CutScope, explore_cuts
 from anabranch.runtime.explorer.machine import Machine, Shipped
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import Verdict, explore
@@ -53,12 +52,15 @@ class Summary:
 
 
 def summary_of(verdict: Verdict) -> Summary:
-    """Also draws the chart of a fault."""
+    """Also draws the chart of a fault between instances."""
     story = picture = ""
     if verdict.fault and verdict.sites is not None:
         story = told(verdict.sites, verdict.path, verdict.fault)
         title = f"{verdict.machine}: {verdict.scope}"
         picture = chart(rows(verdict.sites, verdict.path), verdict.fault, title)
+    elif verdict.fault:  # of one channel
+        steps = [f"{n:4d}. {move.what}" for n, (_, move) in enumerate(verdict.path, start=1)]
+        story = "\n".join([*steps, f"      => {verdict.fault}"])
     return Summary(
         str(verdict.scope),
         verdict.machine,
@@ -108,26 +110,6 @@ def survey(
     return replace(summary_of(found), coverage=coverage)
 
 
-def survey_cuts(scope: CutScope) -> Summary:
-    """Search one channel over connections that break."""
-    began = time.monotonic()
-    found = explore_cuts(scope)
-    steps = [f"{number:4d}. {what}" for number, what in enumerate(found.story, start=1)]
-    return Summary(
-        scope=str(scope),
-        machine="sessions and credits",
-        states=found.states,
-        transitions=found.transitions,
-        quiescent=found.quiescent,
-        depth=len(steps),
-        seconds=time.monotonic() - began,
-        complete=not found.fault,
-        fault=found.fault,
-        steps=len(steps),
-        story="\n".join([*steps, f"      => {found.fault}"]) if found.fault else "",
-    )
-
-
 def survey_all(
     scopes: Iterable[Scope | CutScope],
     *,
@@ -154,7 +136,8 @@ def _one(
     scope: Scope | CutScope, bulk: bool, states_max: int, report: Report | None, covering: bool
 ) -> Summary:
     if isinstance(scope, CutScope):
-        return survey_cuts(scope)
+        progress = _Progress(report) if report else None
+        return summary_of(explore_cuts(scope, states_max=states_max, progress=progress))
     return survey(scope, bulk=bulk, states_max=states_max, report=report, covering=covering)
 
 

@@ -1,9 +1,8 @@
-"""One channel of the fake network: two shipped sessions, and connections that break.
+"""One channel of the fake network: two shipped sessions with their handshakes, and connections
+that break.
 
-The handshake is that of the live runtime: the dialer says HELLO with the number of its
-connection, the listener WELCOME with the frame it expects and its credit, the dialer RESUME with
-the frame it expects. Of a connection that is cut, any prefix in either direction survives; the
-listener reads what survived until it has heard HELLO on a newer one.
+Of a connection that is cut, any prefix in either direction survives; the listener reads what
+survived until it is to abandon it, or refuses what comes on it.
 """
 
 from __future__ import annotations
@@ -13,27 +12,50 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.protocol.credit import Allowance, Grant
+from anabranch.protocol.errors import ChannelError
+from anabranch.protocol.handshake import (
+    Abandon,
+    Action,
+    Continue,
+    Handshake,
+    Hello,
+    Progress,
+    Resume,
+    Step,
+    Welcome,
+)
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.session import Session
 
 Frame = tuple[Any, ...]
+"""Its kind, a greeting, or the number of what is sent; of the welcome also the credit."""
 BYTES_WINDOW = 10**9
 """The fake network bounds tuples only."""
 
 
 @dataclass
 class End:
-    """One side: its half of the session, its credit both ways, and where it may write."""
+    """One side: its handshake, its half of the session, and its credit both ways."""
 
     me: InstanceId
     grant: Grant
     session: Session[Any] = field(init=False)
+    handshake: Handshake = field(init=False)
     allowance: Allowance = field(default_factory=Allowance)
-    wire: int = 0
     owes: bool = False
 
     def __post_init__(self) -> None:
         self.session = Session(f"the peer of {self.me}")
+        self.handshake = Handshake(f"the peer of {self.me}")
+
+    @property
+    def wire(self) -> int:
+        """The connection that it may write on; 0: none."""
+        return self.handshake.newest.number if self.handshake.connected else 0
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.session.expected, self.session.expected)
 
 
 class Line:
@@ -59,13 +81,12 @@ class Line:
 
     def redial(self) -> None:
         """The dialer abandons the old connection and opens a new one."""
-        self.number += 1
         self.cut_off = False
-        dialer = self.ends[self.dialer]
-        dialer.wire = 0
-        dialer.session.connect(self.number)
+        self.number += 1
         self.to_dialer = deque()
-        self.to_listener[self.number] = deque([("HELLO", self.number)])
+        self.to_listener[self.number] = deque()
+        dialer = self.ends[self.dialer]
+        self._perform(dialer, self.number, dialer.handshake.opened())
 
     def cut(self, to_listener: int, to_dialer: int) -> None:
         """Break the connection; this many frames still arrive in each direction."""
@@ -100,8 +121,7 @@ class Line:
         """Connections from which this end can read a frame now."""
         if receiver == self.dialer:
             return [self.number] if self.to_dialer else []
-        heard = self.ends[receiver].session.connection
-        return [n for n, flowing in self.to_listener.items() if flowing and n >= heard]
+        return [number for number, flowing in self.to_listener.items() if flowing]
 
     def read(self, receiver: InstanceId, wire: int) -> Any:
         """Take one frame off a connection; returns its payload if that is new, or None."""
@@ -115,25 +135,43 @@ class Line:
             case ("ACK_CREDIT", expected, tuples):
                 end.session.acknowledge(expected)
                 end.allowance.allow(tuples, BYTES_WINDOW)
-            case ("HELLO", number):
-                if end.session.connect(number):
-                    end.wire = 0
-                    tuples, _ = end.grant.state()
-                    self._write(receiver, number, ("WELCOME", end.session.expected, tuples))
-            case ("WELCOME", expected, tuples):
-                end.allowance.allow(tuples, BYTES_WINDOW)
-                self._write(receiver, wire, ("RESUME", end.session.expected))
-                self._attach(end, wire, expected)
-                self.state(receiver)  # the listener's allowance for the other direction
-            case ("RESUME", expected):
-                self._attach(end, wire, expected)
-                self.state(receiver)
+            case ("GREETING", greeting, *credit):
+                try:
+                    self._hear(end, wire, greeting)
+                except ChannelError:
+                    assert wire < self.number, "the newest connection is refused"
+                    self.to_listener[wire] = deque()
+                for tuples in credit:
+                    end.allowance.allow(tuples, BYTES_WINDOW)
         return None
 
-    def _attach(self, end: End, wire: int, expected: int) -> None:
-        end.wire = wire
-        repeated = [("FRAME", n, payload) for n, payload in end.session.resume(expected)]
-        self._write(end.me, wire, *repeated)
+    def _hear(self, end: End, wire: int, greeting: Any) -> None:
+        match greeting:
+            case Hello():
+                self._perform(end, wire, end.handshake.greeted(greeting, end.progress))
+            case Welcome():
+                self._perform(end, wire, end.handshake.welcomed(greeting, end.progress))
+            case Resume():
+                self._perform(end, wire, end.handshake.resumed(Hello(1, wire), greeting))
+
+    def _perform(self, end: End, wire: int, step: Step) -> None:
+        end.handshake = step.handshake
+        for action in step.actions:
+            self._act(end, wire, action)
+
+    def _act(self, end: End, wire: int, action: Action) -> None:
+        match action:
+            case Abandon(connection):
+                self.to_listener[connection.number] = deque()
+            case Continue(peer):
+                frames = end.session.resume(*peer)
+                self._write(end.me, wire, *(("FRAME", n, payload) for n, payload in frames))
+                self.state(end.me)
+            case Welcome():
+                tuples, _ = end.grant.state()
+                self._write(end.me, wire, ("GREETING", action, tuples))
+            case _:
+                self._write(end.me, wire, ("GREETING", action))
 
     @property
     def settled(self) -> bool:

@@ -177,7 +177,9 @@ def _take_any_number(session: Session[object], number: int) -> bool:
     return True
 
 
-def _repeat_everything(session: Session[object], expected: int) -> list[tuple[int, object]]:
+def _repeat_everything(
+    session: Session[object], expected: int, acknowledged: int
+) -> list[tuple[int, object]]:
     return list(enumerate(session._kept, start=session.first_kept))
 
 

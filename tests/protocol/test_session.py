@@ -50,14 +50,6 @@ def test_nobody_acknowledges_what_was_not_sent() -> None:
     assert not session.settled
 
 
-def test_a_connection_replaces_older_ones_only() -> None:
-    session = Session[str]("a")
-    assert session.connect(2)
-    assert not session.connect(1)
-    assert not session.connect(2)
-    assert session.connect(3)
-
-
 def test_after_a_reset_exactly_what_the_peer_lacks_is_repeated() -> None:
     session = Session[str]("b")
     for frame in "wxyz":
@@ -90,8 +82,7 @@ def test_whatever_survives_of_each_connection_frames_arrive_once_and_in_order(
     sender, receiver = Session[int]("b"), Session[int]("a")
     delivered: list[int] = []
     sent = 0
-    for number, (new, frames, acks) in enumerate([*connections, (0, 10**6, 10**6)], start=1):
-        assert receiver.connect(number)
+    for new, frames, acks in [*connections, (0, 10**6, 10**6)]:
         written = list(sender.resume(receiver.expected))
         for _ in range(new):
             sent += 1

@@ -16,10 +16,11 @@ what was made of it is: `Log` has what waits for that.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Protocol
 
 from anabranch.protocol.credit import Allowance, Grant
-from anabranch.protocol.errors import ChannelError
+from anabranch.protocol.handshake import Handshake, Hello, Progress
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Message
@@ -65,7 +66,8 @@ class ChannelUser(Protocol):
 
 
 class Channel:
-    """One end of a channel. `dialing`: whether this end makes the connections."""
+    """One end of a channel. `dialing`: whether this end makes the connections; `incarnation`: of
+    this end."""
 
     def __init__(
         self,
@@ -75,9 +77,11 @@ class Channel:
         user: ChannelUser,
         limits: Limits,
         keeper: LogKeeper | None = None,
+        incarnation: int = 1,
     ) -> None:
         self.peer = peer
         self.dialing = dialing
+        self.handshake = Handshake(str(peer), incarnation)
         self.line = ChannelLine()
         self.session: Session[Pieces] = Session(str(peer))
         self.allowance = Allowance()
@@ -85,8 +89,6 @@ class Channel:
         self.outgoing = Outgoing(self.session, self.allowance, credit_bytes=limits.credit_bytes)
         self.incoming = Incoming(self.session)
         self.load_reports = LoadReports(peer, self.line)
-        self.greeted: object | None = None
-        """The connection that said hello last: whatever an older one still says is late."""
         self.siblings_told = 0
         """How many instances of my operator the peer counts (`docs/protocol.md` 2.5)."""
         self.rank_told: int | None = None
@@ -95,8 +97,6 @@ class Channel:
         """How many tuples the peer holds back for instances of my operator."""
         self.silent_s = 0.0
         """For how long nothing has come, as far as this instance has listened."""
-        self.peer_incarnation = 0
-        """The newest incarnation of the peer that was heard of."""
         self._user = user
         self._log = None if keeper is None else keeper.log_of(self)
         self.statements = Statements(
@@ -109,19 +109,19 @@ class Channel:
     def ended(self) -> bool:
         return self.line.ended
 
-    def meet(self, incarnation: int) -> None:
-        """The peer says which of its incarnations it is. Raises `ChannelError` for an earlier one:
-        it was given up, and another has taken its place."""
-        if incarnation < self.peer_incarnation:
-            raise ChannelError(
-                f"incarnation {incarnation} of {self.peer} is fenced out: "
-                f"incarnation {self.peer_incarnation} has been here"
-            )
+    @property
+    def progress(self) -> Progress:
+        """What the peer is told on a new connection."""
+        return Progress(self.session.expected, self.statements.acknowledged)
+
+    def meet(self, handshake: Handshake) -> None:
+        """Take the handshake one step further: the peer may be another incarnation now."""
+        before, self.handshake = self.handshake, handshake
+        incarnation = handshake.peer_incarnation
         if incarnation > 1 and self._log is not None and not self._log.keeps_batches:
             self.session.forgiving = True
-            if incarnation > self.peer_incarnation:
+            if incarnation > before.peer_incarnation:
                 self.outgoing.doubt()
-        self.peer_incarnation = incarnation
 
     def attach(self, wire: Wire, expected: int, acknowledged: int | None = None) -> None:
         """Go on over a new connection: the peer has every frame below `expected`, and has made
@@ -129,12 +129,16 @@ class Channel:
         help."""
         self.line.attach(wire)
         self.load_reports.begin_anew()
-        waiting = 0 if self._log is None else self._log.waiting
-        unsafe = self.session.next_number - waiting
+        unsafe = self.session.next_number - (self._log.waiting if self._log else 0)
         for number, pieces in self.outgoing.resume(expected, acknowledged):
             if number < unsafe and pieces:
                 wire.write(pieces)
         self.statements.now()
+
+    def lose(self, wire: Wire, connection: Hello) -> None:
+        """A connection is gone, perhaps an old one, or one that has not come so far yet."""
+        self.line.detach(wire)
+        self.handshake = self.handshake.broken(connection)
 
     def say_bye(self, reason: str) -> None:
         """The last frame. The peer closes the connection when it has read it: the end that closes
@@ -189,8 +193,8 @@ class Channel:
         settled, handled, partial = incoming.settled, incoming.handled, incoming.partial
         sent = outgoing.tuples, self.allowance.bytes_sent, outgoing.messages
         sizes = incoming.tuples_settled, incoming.bytes_settled
-        incarnation = self.peer_incarnation
-        return ChannelRow(*numbers, settled, handled, partial, *sent, *sizes, incarnation)
+        peer = self.handshake.peer_incarnation
+        return ChannelRow(*numbers, settled, handled, partial, *sent, *sizes, peer)
 
     def restore(self, row: ChannelRow, kept: list[Pieces]) -> None:
         """Be what this channel was in an earlier incarnation of this end."""
@@ -199,7 +203,7 @@ class Channel:
         self.outgoing.restore(row)
         self.incoming.restore(row)
         self.grant.done(row.tuples_settled, row.bytes_settled)
-        self.peer_incarnation = row.peer_incarnation
+        self.handshake = replace(self.handshake, peer_incarnation=row.peer_incarnation)
         if not self._log.keeps_batches:
             self.outgoing.doubt()
         self._log.restore(row.settled)

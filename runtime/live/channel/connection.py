@@ -1,8 +1,8 @@
 """A connection: bytes in and out, the handshake, and nothing of what the frames mean.
 
-The listener challenges, both sides prove that they belong to the run, and each says which frame
-it expects next. A connection that fails the proof, sends what is no frame, or is too slow in the
-handshake is closed with a reason; nothing else is touched by that.
+The listener challenges, both sides prove that they belong to the run, and say to each other what
+`anabranch.protocol.handshake` decides. A connection that fails the proof, sends what is no frame,
+or is too slow in the handshake is closed with a reason; nothing else is touched by that.
 """
 
 from __future__ import annotations
@@ -11,9 +11,18 @@ import asyncio
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, assert_never, cast
 
 from anabranch.protocol.errors import ChannelError
+from anabranch.protocol.handshake import (
+    Abandon,
+    Continue,
+    Hello,
+    Progress,
+    Resume,
+    Step,
+    Welcome,
+)
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import frames
@@ -46,9 +55,7 @@ class ConnectionHost(Protocol):
     address: str
     book: frames.Addresses
 
-    def channel_of_dialer(
-        self, dialer: InstanceId, incarnation: int, connection: int
-    ) -> Channel: ...
+    def channel_of_dialer(self, dialer: InstanceId) -> Channel: ...
     def connection_opened(self, connection: Connection) -> None: ...
     def connection_lost(self, connection: Connection) -> None: ...
     def connection_refused(self, reason: str) -> None: ...
@@ -64,6 +71,9 @@ class Connection(asyncio.Protocol):
         self.channel = channel
         self._reader = FrameReader(identity.limits.frame_bytes_max)
         self._nonce = clock.secret(16)
+        self._peer_nonce = b""
+        self._hello = Hello()
+        """What names it, once that was said."""
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._expect: Callable[[list[Any]], None] = (
@@ -106,9 +116,7 @@ class Connection(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(None)
         if self.channel is not None:
-            self.channel.line.detach(self)
-            if self.channel.greeted is self:
-                self.channel.greeted = None
+            self.channel.lose(self, self._hello)
         self.membership.connection_lost(self)
 
     @property
@@ -145,53 +153,18 @@ class Connection(asyncio.Protocol):
             self._deadline.cancel()
             self._deadline = None
 
-    # -- handshake, dialer's side ----------------------------------------------------------
+    # -- handshake -------------------------------------------------------------------------
 
     def _take_challenge(self, fields: list[Any]) -> None:
-        channel = cast(Channel, self.channel)
         match fields:
             case [frames.CHALLENGE, frames.VERSION, bytes(nonce)]:
-                me, peer = self._identity.me, channel.peer
-                proof = frames.proof(self._identity.token, "dialer", nonce, me, peer)
-                hello = (frames.HELLO, frames.VERSION, self._identity.pipeline)
-                who = (frames.pack_id(me), self.membership.address, frames.pack_id(peer))
-                number = channel.session.connection
-                self.write(
-                    frames.frame(
-                        *hello, *who, self._identity.incarnation, number, self._nonce, proof
-                    )
-                )
+                self._peer_nonce = nonce
                 self._expect = self._take_welcome
+                self._perform(cast(Channel, self.channel).handshake.opened())
             case [frames.CHALLENGE, version, *_]:
                 raise ChannelError(f"the peer speaks version {version}, not {frames.VERSION}")
             case _:
                 raise ChannelError("the listener did not begin with a challenge")
-
-    def _take_welcome(self, fields: list[Any]) -> None:
-        channel = cast(Channel, self.channel)
-        match fields:
-            case [
-                frames.WELCOME,
-                bytes(said),
-                int(incarnation),
-                int(expected),
-                int(acknowledged),
-                int(tuples),
-                int(size),
-            ]:
-                me, peer = self._identity.me, channel.peer
-                proof = frames.proof(self._identity.token, "listener", self._nonce, peer, me)
-                if not hmac.compare_digest(said, proof):
-                    raise ChannelError(f"{peer} has not proved that it belongs to the run")
-                channel.meet(incarnation)
-                mine = channel.session.expected, channel.statements.acknowledged
-                self.write(frames.frame(frames.RESUME, *mine))
-                self._establish(expected, acknowledged)
-                channel.allow(tuples, size)
-            case _:
-                raise ChannelError("no welcome after hello")
-
-    # -- handshake, listener's side --------------------------------------------------------
 
     def _take_hello(self, fields: list[Any]) -> None:
         match fields:
@@ -219,44 +192,80 @@ class Connection(asyncio.Protocol):
                 )
             case _:
                 raise ChannelError("no hello")
-        self._welcome(dialer, listener, (incarnation, number), nonce, said)
+        if listener != self._identity.me or not self._is_proof(said, "dialer", dialer):
+            raise ChannelError(f"{dialer} calls {listener} and has not proved to belong here")
+        channel = self.membership.channel_of_dialer(dialer)
+        self._peer_nonce = nonce
+        self._hello = Hello(incarnation, number)
+        step = channel.handshake.greeted(self._hello, channel.progress)
+        self.channel = channel
+        self._expect = self._take_resume
+        self._perform(step)
         self.membership.book[dialer] = address
 
-    def _welcome(
-        self,
-        dialer: InstanceId,
-        listener: InstanceId,
-        connection: tuple[int, int],
-        nonce: bytes,
-        said: bytes,
-    ) -> None:
-        me = self._identity.me
-        proof = frames.proof(self._identity.token, "dialer", self._nonce, dialer, me)
-        if listener != me or not hmac.compare_digest(said, proof):
-            raise ChannelError(f"{dialer} calls {listener} and has not proved to belong here")
-        channel = self.membership.channel_of_dialer(dialer, *connection)
-        self.channel = channel
-        channel.greeted = self
-        answer = frames.proof(self._identity.token, "listener", nonce, me, dialer)
-        mine = channel.session.expected, channel.statements.acknowledged
-        credit = channel.grant.state()
-        self.write(frames.frame(frames.WELCOME, answer, self._identity.incarnation, *mine, *credit))
-        self._expect = self._take_resume
+    def _take_welcome(self, fields: list[Any]) -> None:
+        channel = cast(Channel, self.channel)
+        match fields:
+            case [
+                frames.WELCOME,
+                bytes(said),
+                int(incarnation),
+                int(expected),
+                int(acknowledged),
+                int(tuples),
+                int(size),
+            ]:
+                if not self._is_proof(said, "listener", channel.peer):
+                    raise ChannelError(f"{channel.peer} has not proved that it belongs to the run")
+                welcome = Welcome(incarnation, Progress(expected, acknowledged))
+                self._perform(channel.handshake.welcomed(welcome, channel.progress))
+                channel.allow(tuples, size)
+            case _:
+                raise ChannelError("no welcome after hello")
 
     def _take_resume(self, fields: list[Any]) -> None:
         match fields:
             case [frames.RESUME, int(expected), int(acknowledged)]:
-                channel = cast(Channel, self.channel)
-                if channel.greeted is not self:
-                    raise ChannelError(f"{channel.peer} has a newer connection by now")
-                self._establish(expected, acknowledged)
+                resume = Resume(Progress(expected, acknowledged))
+                self._perform(cast(Channel, self.channel).handshake.resumed(self._hello, resume))
             case _:
                 raise ChannelError("no resume after welcome")
 
-    def _establish(self, expected: int, acknowledged: int) -> None:
-        self._cancel_deadline()
-        self.established = True
-        cast(Channel, self.channel).attach(self, expected, acknowledged)
+    def _perform(self, step: Step) -> None:
+        """Let the channel take a step of its handshake, and do what follows."""
+        channel = cast(Channel, self.channel)
+        channel.meet(step.handshake)
+        for action in step.actions:
+            match action:
+                case Hello(incarnation, number):
+                    self._hello = action
+                    me, peer = frames.pack_id(self._identity.me), frames.pack_id(channel.peer)
+                    hello = frames.HELLO, frames.VERSION, self._identity.pipeline
+                    who = me, self.membership.address, peer, incarnation, number
+                    self.write(frames.frame(*hello, *who, self._nonce, self._proof("dialer")))
+                case Welcome(incarnation, progress):
+                    proof, credit = self._proof("listener"), channel.grant.state()
+                    self.write(frames.frame(frames.WELCOME, proof, incarnation, *progress, *credit))
+                case Resume(progress):
+                    self.write(frames.frame(frames.RESUME, *progress))
+                case Abandon():
+                    channel.line.detach()
+                case Continue(progress):
+                    self._cancel_deadline()
+                    self.established = True
+                    channel.attach(self, *progress)
+                case _ as unknown:
+                    assert_never(unknown)
+
+    def _proof(self, role: str) -> bytes:
+        """That this end knows the token of the run."""
+        me, peer = self._identity.me, cast(Channel, self.channel).peer
+        return frames.proof(self._identity.token, role, self._peer_nonce, me, peer)
+
+    def _is_proof(self, said: bytes, role: str, peer: InstanceId) -> bool:
+        """Whether this proves that the peer does."""
+        me, token = self._identity.me, self._identity.token
+        return hmac.compare_digest(said, frames.proof(token, role, self._nonce, peer, me))
 
 
 def _nothing(_fields: list[Any]) -> None:

@@ -57,7 +57,6 @@ class Dialer:
         cannot help."""
         delay_s = self._limits.reconnect_first_s
         while not channel.ended:
-            channel.session.connection += 1
             try:
                 connection = await self._dial(channel)
             except OSError as error:

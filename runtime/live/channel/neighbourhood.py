@@ -16,7 +16,6 @@ from contextvars import Context
 from pathlib import Path
 from typing import Any, Protocol
 
-from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.runtime.live.channel.channel import Channel, ChannelUser, LogKeeper
 from anabranch.runtime.live.channel.connection import Connection, Identity
@@ -150,22 +149,18 @@ class Neighbourhood:
             self._spawn(self._dialer.keep_connected(channel), f"dial {peer}")
         return channel
 
-    def channel_of_dialer(self, dialer: InstanceId, incarnation: int, connection: int) -> Channel:
-        channel = self._accepted.get(dialer) or self._make(self._accepted, dialer, dialing=False)
-        if incarnation > channel.peer_incarnation:
-            channel.session.connection = 0  # each incarnation counts its connections anew
-        channel.meet(incarnation)
-        if not channel.session.connect(connection):
-            raise ChannelError(f"connection {connection} of {dialer} comes behind a newer one")
-        channel.line.detach()
-        return channel
+    def channel_of_dialer(self, dialer: InstanceId) -> Channel:
+        return self._accepted.get(dialer) or self._make(self._accepted, dialer, dialing=False)
 
     def _make(self, side: dict[InstanceId, Channel], peer: InstanceId, dialing: bool) -> Channel:
-        limits = self.identity.limits
-        channel = Channel(
-            peer, dialing=dialing, user=self._user, limits=limits, keeper=self._keeper
+        channel = side[peer] = Channel(
+            peer,
+            dialing=dialing,
+            user=self._user,
+            limits=self.identity.limits,
+            keeper=self._keeper,
+            incarnation=self.identity.incarnation,
         )
-        side[peer] = channel
         return channel
 
     def remake(self, peer: InstanceId, *, dialing: bool) -> Channel:

@@ -7,15 +7,10 @@ import re
 import pytest
 
 from anabranch.protocol.table import TABLE
-from anabranch.runtime.broken_protocols.hunt import (
-    BLOCKING,
-    BROKEN_HABITS,
-    BrokenHabits,
-    catch,
-)
+from anabranch.runtime.broken_protocols.channels import BROKEN_CHANNELS, BrokenChannel
+from anabranch.runtime.broken_protocols.hunt import BLOCKING, catch
 from anabranch.runtime.broken_protocols.variants import VARIANTS, Variant
-from anabranch.runtime.explorer.cut_search import explore_cuts
-from anabranch.runtime.explorer.cuts import SOUND
+from anabranch.runtime.explorer.cuts import CutScope, explore_cuts
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import explore
@@ -105,16 +100,16 @@ def test_the_scopes_of_the_default_run_are_enough_to_find_a_broken_rule() -> Non
     assert caught.by in {"1,1 joins=1 leaves=1 tuples=2 batch=2", "1,2 joins=1 leaves=2"}
 
 
-@pytest.mark.parametrize("broken", BROKEN_HABITS, ids=lambda b: b.what)
-def test_a_channel_with_bad_habits_is_found_out(broken: BrokenHabits) -> None:
-    found = explore_cuts(broken.scope, broken.habits)
+@pytest.mark.parametrize("broken", BROKEN_CHANNELS, ids=lambda b: b.what)
+def test_a_broken_channel_is_found_out(broken: BrokenChannel) -> None:
+    found = explore_cuts(broken.scope, broken.parts)
     assert re.match(r"N\d:", found.fault)
-    assert found.story
+    assert found.path
 
 
-@pytest.mark.parametrize("broken", BROKEN_HABITS[:2], ids=lambda b: b.what)
-def test_a_channel_with_good_habits_passes_the_same_scope(broken: BrokenHabits) -> None:
-    assert explore_cuts(broken.scope, SOUND).fault == ""
+@pytest.mark.parametrize("scope", sorted({b.scope for b in BROKEN_CHANNELS}, key=str), ids=str)
+def test_the_same_scopes_have_nothing_against_the_shipped_channel(scope: CutScope) -> None:
+    assert explore_cuts(scope).fault == ""
 
 
 @pytest.mark.slow

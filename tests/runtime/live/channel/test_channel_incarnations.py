@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from anabranch.protocol import messages
+from anabranch.protocol.handshake import Handshake
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import frames
@@ -181,12 +182,12 @@ def test_what_is_under_way_is_counted_anew_when_the_peer_has_forgotten_what_it_h
         kept.log.record(sender)
         kept.log.flush(sender)
 
-    sender.meet(1)
+    sender.meet(Handshake(str(UP), peer_incarnation=1))
     state(1, 0)
     send(1000)
     state(1, 1000)  # worked off, and not safe
     send(500)
-    sender.meet(2)
+    sender.meet(Handshake(str(UP), peer_incarnation=2))
     state(2, 0)  # somebody else has made the first batch safe, or it is lost
     assert sender.allowance.tuples_sent == 500
     assert sender.allowance.bytes_sent == 5000

@@ -205,13 +205,13 @@ def test_credit_for_what_was_worked_off_out_of_its_order_comes_back_when_nothing
         allowed = done + 2000, 10 * done + limits.credit_bytes
         sender.receive([frames.ACK_CREDIT, expected, *allowed, done, 1, 0])
 
-    sender.meet(1)
+    sender.meet(Handshake(str(UP), peer_incarnation=1))
     state(1, 0)
     for _ in range(2):
         sender.send_batch(1000, 1, 0, 0.0, bytes(10_000))
         kept.log.record(sender)
         kept.log.flush(sender)
-    sender.meet(2)
+    sender.meet(Handshake(str(UP), peer_incarnation=2))
     state(1, 1000)  # the second batch is worked off, and the first one not
     assert not sender.allowance.open
     state(3, 2000)

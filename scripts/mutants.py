@@ -40,6 +40,7 @@ FILES = (
     "table.py",
     "core.py",
     "handshake.py",
+    "replay_order.py",
     "session.py",
     "credit.py",
     "invariants.py",

@@ -15,7 +15,7 @@ def variant_named(text: str) -> Variant:
     near = [v for v in VARIANTS if text.lower() in v.name.lower()]
     found = exact if len(exact) == 1 else exact + [v for v in near if v not in exact]
     if len(found) == 1:
-        if found[0].broken_duty:
+        if not found[0].patch:
             raise ValueError(
                 f"{text!r} is a duty of a driver, not a rule of the protocol; "
                 "anabranch verify --mutants breaks it"

@@ -21,6 +21,7 @@ from anabranch.protocol.errors import RemoteProtocolError
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import NONE, Ids
 from anabranch.protocol.ownership import Routes
+from anabranch.protocol.replay_order import ReplayOrder
 from anabranch.protocol.rules.context import Context
 
 Outcome = tuple["State", tuple[fx.Effect, ...]]
@@ -112,6 +113,7 @@ class Published:
         self.reading = reading
         self.strict = strict
         self.broken_duty = ""
+        self.replay_order = ReplayOrder
         self.name = f"published protocol, {reading}"
 
     # -- what the explorer asks --------------------------------------------------------------

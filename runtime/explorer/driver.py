@@ -146,8 +146,6 @@ class Driver:
                 node = before.node
             case events.GroupsTransferred(to):
                 node = node._replace(transferring=less(node.transferring, to))
-            case events.MessageReceived(sender) if self._broken == "only new wait":
-                node = node._replace(queue=tuple(_before_a_word(q, sender) for q in node.queue))
             case events.MessageReceived(sender, message) if self.gives_away(sender, message):
                 node = node._replace(queue=aged(node.queue))
         outcome = self.core.handle(node, event)
@@ -167,10 +165,8 @@ class Driver:
 
     def gives_away(self, sender: InstanceId, message: Item) -> bool:
         """Whether a message names new owners, whose tuples follow those that came before."""
-        if not self.scope.crashes or self._broken == "only new wait":
-            return False
         given = isinstance(message, Join) and bool(message.moved)
-        return given and self.core.context.is_upstream(sender)
+        return bool(self.scope.crashes) and given and self.core.context.is_upstream(sender)
 
     # -- tuples ------------------------------------------------------------------------------
 
@@ -280,11 +276,6 @@ class Driver:
         outcome = self._answer(self.core.handle(node, events.Restarted()))
         waits = self.machine.spawning(outcome.node.state) and not outcome.spawn
         return outcome._replace(node=outcome.node._replace(forsaken=bool(waits)))
-
-
-def _before_a_word(one: QueuedItem, sender: InstanceId) -> QueuedItem:
-    """Only that the core has had something behind it on its channel makes a tuple older."""
-    return one._replace(age=1) if one.sender == sender else one
 
 
 def _unseen(seen: Marks, death: Died) -> Marks:

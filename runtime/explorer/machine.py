@@ -11,6 +11,7 @@ from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Ids
 from anabranch.protocol.ownership import Routes
+from anabranch.protocol.replay_order import ReplayOrder
 from anabranch.protocol.rules.context import Context
 from anabranch.protocol.states import (
     Active,
@@ -37,6 +38,10 @@ class Machine(Protocol):
     def broken_duty(self) -> str:
         """Which duty the drivers neglect, to show that it is found out; empty for none. `9` to
         `11` are whole; of duty 12: see `anabranch.runtime.broken_protocols.variants.restarting`."""
+
+    @property
+    def replay_order(self) -> type[ReplayOrder]:
+        """In which order the drivers take what comes again after a death."""
 
     def newborn(self) -> Any:
         """The state of an instance that was not started yet."""
@@ -94,8 +99,10 @@ class Shipped:
         *,
         ranked: bool = True,
         broken_duty: str = "",
+        replay_order: type[ReplayOrder] = ReplayOrder,
     ) -> None:
         self.name = name
+        self.replay_order = replay_order
         self.broken_duty = broken_duty
         self.ranked = ranked
         self._cells = cells

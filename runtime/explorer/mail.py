@@ -41,6 +41,13 @@ class Mailing:
         items = (self.parcels.values[p].item for channel in mail for p in channel)
         return (item for item in items if isinstance(item, Again))
 
+    def ages(self, mail: Mail) -> dict[InstanceId, list[int]]:
+        """Of each sender: how old the tuples are that come again, in their order."""
+        items = {
+            s: [self.parcels.values[p].item for p in c] for s, c in self._by_sender(mail).items()
+        }
+        return {s: [i.age for i in each if isinstance(i, Again)] for s, each in items.items()}
+
     def after(self, mail: Mail, died: Died) -> Mail:
         """With what a death has lost, ahead of everything newer from the same sender."""
         channels = self._by_sender(mail)

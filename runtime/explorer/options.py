@@ -8,6 +8,7 @@ from itertools import product
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Assignment, groups_of
+from anabranch.protocol.replay_order import ReplayOrder
 from anabranch.runtime.explorer.budget import FREE, Budgets
 from anabranch.runtime.explorer.driver import (
     Birth,
@@ -19,7 +20,7 @@ from anabranch.runtime.explorer.driver import (
     TupleRead,
 )
 from anabranch.runtime.explorer.interned import Interned
-from anabranch.runtime.explorer.items import NO_GROUP, Again, Item, Tuple
+from anabranch.runtime.explorer.items import NO_GROUP, Again, Tuple
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.mail import Mailing
 from anabranch.runtime.explorer.node import BEGUN, WANTED, Node
@@ -68,23 +69,28 @@ class SiteOptions:
 
     def _deliveries(self, site: Site) -> Iterator[Option]:
         mailing, driver = self._mailing, self._driver(site.me)
-        again = mailing.coming_again(site.mail) if self._scope.crashes else ()
-        oldest = max((one.age for one in again), default=0)
+        order = self._replay_order(site.mail)
         for channel in site.mail:
             parcel = mailing.parcels.values[channel[0]]
-            if self._comes_in_turn(parcel.item, oldest):
+            told = not isinstance(parcel.item, Tuple | Again)
+            if told or order.are_over or order.has_its_turn(parcel.sender, 1):
                 mail = mailing.taken(site.mail, channel)
                 if driver.gives_away(*parcel):
                     mail = mailing.aged(mail)
                 yield Option(site._replace(mail=mail), FREE, parcel, parcel=channel[0])
 
-    def _comes_in_turn(self, item: Item, oldest: int) -> bool:
-        """Duty 12: what was accepted before new owners were acknowledged comes before the rest."""
-        if self._machine.broken_duty == "order":
-            return True
-        if isinstance(item, Again):
-            return item.age == oldest
-        return not isinstance(item, Tuple) or oldest == 0
+    def _replay_order(self, mail: Mail) -> ReplayOrder:
+        """The shipped order of what comes again (duty 12), counted from the first parcel of each
+        channel: a mark for each age, behind the last tuple that is as old."""
+        order = self._machine.replay_order(lambda _: 1)
+        if self._scope.crashes:
+            ages = self._mailing.ages(mail)
+            oldest = max((age for each in ages.values() for age in each), default=0)
+            order.restore(
+                tuple((s, 1 + sum(one >= age for one in each)) for s, each in ages.items())
+                for age in range(oldest, 0, -1)
+            )
+        return order
 
     # -- own work ----------------------------------------------------------------------------
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from anabranch.protocol.credit import Allowance
+from anabranch.protocol.replay_order import ReplayOrder
 from anabranch.protocol.session import Session
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.incoming import Incoming
 from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
-from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.live.channel.statements import Statements
 from anabranch.runtime.live.commit.recovery import Past
 from anabranch.runtime.live.instance.reception import Reception

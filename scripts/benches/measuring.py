@@ -13,7 +13,7 @@ import timeit
 from typing import Any
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.channel.replay_order import ReplayOrder
+from anabranch.protocol.replay_order import ReplayOrder
 from anabranch.runtime.live.channel.totals import Closed
 from anabranch.runtime.live.instance.intake import Intake, Queued
 from anabranch.runtime.measuring.cpu import HostUse

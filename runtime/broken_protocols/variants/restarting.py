@@ -24,7 +24,9 @@ from anabranch.protocol.effects import (
     TransferGroups,
 )
 from anabranch.protocol.events import Restarted
+from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Eos, Fin, Join
+from anabranch.protocol.replay_order import ReplayOrder
 from anabranch.protocol.rules import restart
 from anabranch.protocol.rules.context import Context, Step, tell, tell_each_its_own
 from anabranch.protocol.states import (
@@ -99,6 +101,18 @@ def _transfer_to_the_first(ctx: Context, state: Active, event: Restarted) -> Ste
 def _say_fin_again(ctx: Context, state: Finished, event: Restarted) -> Step:
     later, effects = restart.restart_finished(ctx, state, event)
     return later, (*effects, *tell(state.succs, Fin()))
+
+
+class AnyOrder(ReplayOrder):
+    def has_its_turn(self, peer: InstanceId, number: int) -> bool:
+        return True
+
+
+class OrderByChannel(ReplayOrder):
+    """What is new waits for what comes again, and nothing else for anything."""
+
+    def has_its_turn(self, peer: InstanceId, number: int) -> bool:
+        return any(number < end for sender, end in self.awaited if sender == peer)
 
 
 MOVE = Scope((1, 2), moves=1, tuples=1, keyed=(1,), slow=True, crashes=1)
@@ -285,14 +299,14 @@ VARIANTS = [
         "tuples that come again are taken in any order",
         MOVE_ABOVE,
         ("K1", "K2"),
-        broken_duty="order",
+        replay_order=AnyOrder,
     ),
     Variant(
         "duty 12",
-        "what is new waits for what comes again, and nothing else for anything",
+        "what comes again is taken channel by channel",
         Scope((1, 2, 1), moves=2, tuples=2, keyed=(1,), crashes=1),
         ("K1", "K2"),
-        broken_duty="only new wait",
+        replay_order=OrderByChannel,
     ),
     Variant(
         "duty 12",

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from anabranch.protocol.replay_order import ReplayOrder
 from anabranch.protocol.states import State
 from anabranch.protocol.table import TABLE, Cell
 from anabranch.runtime.explorer.machine import Shipped
@@ -33,10 +34,19 @@ class Variant:
     broken_duty: str = ""
     """The number of the duty in `anabranch.protocol.effects` that the driver neglects."""
 
+    replay_order: type[ReplayOrder] = ReplayOrder
+    """In which order the driver takes what comes again after a death (duty 12)."""
+
     @property
     def name(self) -> str:
         return f"{self.rule}: {self.what}"
 
     def machine(self) -> Shipped:
         cells = {**TABLE, **self.patch}
-        return Shipped(self.name, cells, ranked=self.ranked, broken_duty=self.broken_duty)
+        return Shipped(
+            self.name,
+            cells,
+            ranked=self.ranked,
+            broken_duty=self.broken_duty,
+            replay_order=self.replay_order,
+        )

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
+from anabranch.protocol.replay_order import ReplayOrder
 from anabranch.runtime.live.channel.channel import Channel
-from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.measuring.level import Level
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.ports import clock

@@ -16,7 +16,7 @@ from anabranch.protocol.ownership import Routes
 from anabranch.runtime.keyed.watermarks import Gate
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
-from anabranch.runtime.live.channel.replay_order import ReplayOrder
+from anabranch.runtime.live.channel.replay_order import ChannelReplayOrder
 from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.instance.ack_tracker import AckTracker
 from anabranch.runtime.live.instance.branch import Branch, SharedBranch
@@ -68,7 +68,7 @@ class TuplePath:
     ) -> None:
         self.neighbourhood = neighbourhood
         self.counts = counts
-        self.replay_order = ReplayOrder(neighbourhood.channel_from)
+        self.replay_order = ChannelReplayOrder(neighbourhood.channel_from)
         self.intake = Intake(profile.limits, self.replay_order)
         self.meter = _meter(profile, siblings, self.intake)
         downstream = profile.pipeline.topology.downstream(profile.me.operator)

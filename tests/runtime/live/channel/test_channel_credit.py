@@ -8,10 +8,10 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
+from anabranch.protocol.replay_order import ReplayOrder
 from anabranch.runtime.live.channel import frames
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.frames import Pieces
-from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.live.instance.intake import Intake, Queued
 from tests.runtime.live.channel.test_channel_incarnations import Kept, Worker, fields_of
 from tests.runtime.processes import eventually

@@ -13,7 +13,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import frames
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.frames import Pieces
-from anabranch.runtime.live.channel.replay_order import ReplayOrder
+from anabranch.runtime.live.channel.replay_order import ChannelReplayOrder
 from anabranch.runtime.live.channel.row import ChannelRow
 from anabranch.runtime.live.commit.channel_log import ChannelLog
 from anabranch.runtime.live.instance.intake import Intake, Queued
@@ -112,7 +112,7 @@ async def test_who_waits_for_its_turn_is_told_whenever_what_comes_before_it_is_w
     worker: Worker,
 ) -> None:
     channel = Channel(UP, dialing=False, user=worker, limits=Limits(), keeper=Kept())
-    repeats = ReplayOrder({UP: channel}.get)
+    repeats = ChannelReplayOrder({UP: channel}.get)
     repeats.restore([((UP, 2),)])
     channel.receive(fields_of(BATCH))
     assert not repeats.are_over
@@ -132,14 +132,14 @@ async def test_what_came_before_a_message_is_worked_off_before_what_came_after_i
         }
 
     before = channels()
-    repeats = ReplayOrder(before.get)
+    repeats = ChannelReplayOrder(before.get)
     for pieces in (BATCH, MESSAGE):
         before[UP].receive(fields_of(pieces))
     repeats.note(before.values(), before[UP])
     before[OTHER].receive(fields_of(BATCH))
 
     after = channels()
-    later = ReplayOrder(after.get)
+    later = ChannelReplayOrder(after.get)
     later.restore(repeats.snapshot())
     intake = Intake(Limits(), later)
     after[OTHER].receive(fields_of(BATCH))

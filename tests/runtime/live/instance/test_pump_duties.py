@@ -15,7 +15,7 @@ import anabranch as ab
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel.channel import Channel
-from anabranch.runtime.live.channel.replay_order import ReplayOrder
+from anabranch.runtime.live.channel.replay_order import ChannelReplayOrder
 from anabranch.runtime.live.instance.intake import Intake, Queued
 from anabranch.runtime.live.instance.key_groups import KeyGroups
 from anabranch.runtime.pipeline.definition import Delivery
@@ -154,7 +154,7 @@ async def test_what_a_sink_has_gathered_is_written_before_the_stream_ends(tmp_pa
 async def test_state_is_handed_over_only_after_what_the_intake_holds_has_been_looked_into() -> None:
     """Duty 10: tuples of batches that were accepted before are among those that go along."""
     channel = Channel(UP, dialing=False, user=Worker(), limits=Limits(), keeper=Kept())
-    intake = Intake(Limits(), ReplayOrder(lambda _: channel))
+    intake = Intake(Limits(), ChannelReplayOrder(lambda _: channel))
     begun: list[str] = []
 
     def spawn(work: Coroutine[Any, Any, None], name: str) -> None:

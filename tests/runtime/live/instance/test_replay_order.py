@@ -7,7 +7,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import frames
 from anabranch.runtime.live.channel.channel import Channel
-from anabranch.runtime.live.channel.replay_order import ReplayOrder
+from anabranch.runtime.live.channel.replay_order import ChannelReplayOrder
 from anabranch.runtime.live.instance.intake import Intake, Queued
 from tests.runtime.live.channel.test_channel_incarnations import Kept, Worker, fields_of
 
@@ -36,7 +36,7 @@ def take_message(channel: Channel) -> None:
 
 async def test_a_mark_is_behind_the_last_batch_of_each_channel_and_not_behind_the_message() -> None:
     two = channels()
-    repeats = ReplayOrder(two.get)
+    repeats = ChannelReplayOrder(two.get)
     take_batch(two[A])
     take_batch(two[A])
     take_batch(two[B])
@@ -47,7 +47,7 @@ async def test_a_mark_is_behind_the_last_batch_of_each_channel_and_not_behind_th
 
 async def test_a_channel_of_which_all_is_worked_off_has_no_part_in_a_mark() -> None:
     two = channels()
-    repeats = ReplayOrder(two.get)
+    repeats = ChannelReplayOrder(two.get)
     two[B].settle(take_batch(two[B]), 1, 1)
     take_batch(two[A])
     take_message(two[B])
@@ -57,7 +57,7 @@ async def test_a_channel_of_which_all_is_worked_off_has_no_part_in_a_mark() -> N
 
 async def test_a_mark_is_forgotten_when_its_last_batch_is_worked_off_and_not_before() -> None:
     two = channels()
-    repeats = ReplayOrder(two.get)
+    repeats = ChannelReplayOrder(two.get)
     first, second = take_batch(two[A]), take_batch(two[A])
     take_message(two[B])
     repeats.note(two.values(), at=two[B])
@@ -69,7 +69,7 @@ async def test_a_mark_is_forgotten_when_its_last_batch_is_worked_off_and_not_bef
 
 async def test_what_is_before_a_mark_has_its_turn_and_what_is_behind_it_waits() -> None:
     two = channels()
-    repeats = ReplayOrder(two.get)
+    repeats = ChannelReplayOrder(two.get)
     repeats.restore([((A, 3),), ((A, 3), (B, 2))])
     assert [repeats.has_its_turn(A, n) for n in (1, 2, 3)] == [True, True, False]
     assert not repeats.has_its_turn(B, 1)
@@ -87,7 +87,7 @@ async def test_what_is_before_a_mark_has_its_turn_and_what_is_behind_it_waits() 
 async def test_what_comes_again_leaves_the_intake_in_the_order_of_the_marks() -> None:
     """`B` is faster in repeating, but what `A` had sent before the message comes first."""
     two = channels()
-    repeats = ReplayOrder(two.get)
+    repeats = ChannelReplayOrder(two.get)
     repeats.restore([((A, 2),)])
     intake = Intake(Limits(), repeats)
     for peer in (B, A, A):
@@ -103,7 +103,7 @@ async def test_what_comes_again_leaves_the_intake_in_the_order_of_the_marks() ->
 
 async def test_the_same_mark_is_kept_once() -> None:
     two = channels()
-    repeats = ReplayOrder(two.get)
+    repeats = ChannelReplayOrder(two.get)
     take_batch(two[A])
     for _ in range(3):
         take_message(two[B])
@@ -115,7 +115,7 @@ async def test_the_same_mark_is_kept_once() -> None:
 async def test_a_channel_that_is_closed_is_in_no_mark_that_a_later_incarnation_reads() -> None:
     """It would wait for frames of an instance that has left, and work off nothing."""
     two = channels()
-    repeats = ReplayOrder(two.get)
+    repeats = ChannelReplayOrder(two.get)
     take_batch(two[A])
     second = take_batch(two[B])
     take_message(two[A])

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
 from anabranch.runtime.pipeline.definition import Delivery
-from anabranch.runtime.world.graphs import Breadth, Graph, drawn_graph, keyed_row
+from anabranch.runtime.world.graphs import Breadth, Graph, Supply, drawn_graph, keyed_row
 from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.scenes import DEADLOCK, SCENES, GraphScene, Scene
 from anabranch.runtime.world.stream import Conditions
@@ -169,6 +169,10 @@ class _TrialDrawing:
                 rest_at_s = None  # it is never at rest
             if rest_at_s is not None:  # else its input ends when all numbers have come
                 graph = replace(graph, paced=False)
+            supplies: list[Supply] = ["bursts", "outside", "items"]
+            if rest_at_s is not None:  # it waits for its last tuples
+                supplies.remove("items")
+            graph = replace(graph, supply=random.Random(f"{self.seed} supply").choice(supplies))
             scene = GraphScene(graph, load, decides=decides)
         else:
             scene = SCENES[name] if isinstance(wanted, str) else wanted

@@ -14,6 +14,7 @@ from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.foreach import foreach
 from anabranch.runtime.sinks.jsonl import jsonl
 from anabranch.runtime.sources.generate import generate
+from anabranch.runtime.sources.items import items
 from anabranch.runtime.world.bursts import Bursts
 from anabranch.runtime.world.graphs import (
     DISORDER,
@@ -27,6 +28,7 @@ from anabranch.runtime.world.graphs import (
     time_of,
 )
 from anabranch.runtime.world.load import FOLDER, InputLoad
+from anabranch.runtime.world.outside import Outside, Sender
 
 
 class GraphPipeline:
@@ -53,10 +55,14 @@ class GraphPipeline:
 
     def _source(self, pipeline: Pipeline, node: GraphNode, place: int) -> Stream:
         every, load = len(self.graph.sources), self.load
-        source: Source = Bursts(load.bursts, partial(_tuple, place, every))
+        make = partial(_tuple, place, every)
+        source: Source = Bursts(load.bursts, make)
         if self.graph.paced:
-            rate = load.count / load.span_s
-            source = generate(partial(_tuple, place, every), rate=rate, count=load.count)
+            source = generate(make, rate=load.count / load.span_s, count=load.count)
+        elif self.graph.supply == "outside":
+            source = Outside(Sender(load.bursts), make)
+        elif self.graph.supply == "items":
+            source = items([make(n) for n in range(load.count)])
         stream = pipeline.source(node.name, source, scale=node.scale)
         if self.graph.timed:
             stream = stream.event_time(_time_of, disorder_s=float(every * 2 * DISORDER))

@@ -66,6 +66,7 @@ def time_of(number: int) -> float:
     return float(block + (number * 7 + 3) % DISORDER)
 
 
+Supply = Literal["bursts", "outside", "items"]
 SinkKind = Literal["jsonl", "keyed jsonl", "foreach", "discard"]
 
 
@@ -82,11 +83,13 @@ class Outlet:
 @dataclass(frozen=True, slots=True)
 class Graph:
     """`nodes` in an order in which each follows those above it. `paced`: sources give their tuples
-    at a steady pace, or else in bursts."""
+    at a steady pace, or else as `supply` says: in bursts, in bursts from outside, or as fast as
+    they are read."""
 
     nodes: tuple[GraphNode, ...]
     outlets: tuple[Outlet, ...]
     paced: bool
+    supply: Supply = "bursts"
 
     @property
     def sources(self) -> list[GraphNode]:

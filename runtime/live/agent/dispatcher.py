@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import assert_never
 
 import msgspec
@@ -23,7 +25,11 @@ _decode = msgspec.msgpack.Decoder(msg.FromProcess).decode
 
 
 class SplitDesk:
-    """Hands the splits of sources out, and takes them back."""
+    """Hands the splits of sources out, and takes them back.
+
+    None before all founders are ready: until then a run that loses all its processes is begun
+    anew, and what a source has confirmed to a sender outside would be lost.
+    """
 
     def __init__(self, boards: Boards, messenger: Messenger, course: Course) -> None:
         self._boards = boards
@@ -32,17 +38,27 @@ class SplitDesk:
 
     def serve(self, member: Member, message: msg.Claim | msg.Release | msg.Progress) -> None:
         match message:
+            case msg.Claim() if self._course.started.done():
+                self._claim(member)
             case msg.Claim():
-                try:
-                    answer = self._boards.claim(member.id)
-                except SplitsError as error:
-                    self._course.fail(Failure(str(error)))
-                else:
-                    self._messenger.send(member.id, answer)
+                later = partial(self._claim_later, member, member.incarnation)
+                self._course.started.add_done_callback(later)
             case msg.Release(remainder=remainder, progress=progress, number=number):
                 self._boards.release(member.id, remainder, progress, number)
             case msg.Progress(number=number, progress=progress):
                 self._boards.advance(member.id, progress, number)
+
+    def _claim(self, member: Member) -> None:
+        try:
+            answer = self._boards.claim(member.id)
+        except SplitsError as error:
+            self._course.fail(Failure(str(error)))
+        else:
+            self._messenger.send(member.id, answer)
+
+    def _claim_later(self, member: Member, incarnation: int, started: asyncio.Future[None]) -> None:
+        if not started.cancelled() and member.incarnation == incarnation:
+            self._claim(member)
 
 
 class Dispatcher:

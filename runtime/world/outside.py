@@ -25,7 +25,7 @@ SESSIONS = 100
 
 
 @dataclass(slots=True)
-class Session:
+class SenderSession:
     """`first`: the place of the oldest number that is kept."""
 
     first: int = 0
@@ -38,7 +38,7 @@ class Sender:
     def __init__(self, bursts: tuple[tuple[float, int], ...]) -> None:
         dues = (at_s for at_s, count in bursts for _ in range(count))
         self._left = deque(enumerate(dues))
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, SenderSession] = {}
 
     def next_due_s(self) -> float | None:
         """None: nothing will come any more."""
@@ -46,7 +46,7 @@ class Sender:
 
     def take(self, session: int, now_s: float) -> None:
         """The session gets some of what is due."""
-        kept = self._sessions.setdefault(session, Session()).kept
+        kept = self._sessions.setdefault(session, SenderSession()).kept
         for _ in range(TAKEN_MAX):
             if not self._left or self._left[0][1] > now_s:
                 return
@@ -55,14 +55,14 @@ class Sender:
     def since(self, session: int, place: int) -> list[int]:
         """What the session has taken from that place on. Raises `ValueError` if that is forgotten,
         or was never sent."""
-        found = self._sessions.setdefault(session, Session())
+        found = self._sessions.setdefault(session, SenderSession())
         if not found.first <= place <= found.first + len(found.kept):
             raise ValueError(f"session {session} asks from {place} on, after {found.first}")
         return found.kept[place - found.first :]
 
     def forget(self, session: int, place: int) -> None:
         """It is recorded that everything before was read."""
-        found = self._sessions.setdefault(session, Session())
+        found = self._sessions.setdefault(session, SenderSession())
         if place > found.first:
             del found.kept[: place - found.first]
             found.first = place

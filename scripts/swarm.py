@@ -33,9 +33,8 @@ from typing import Any
 
 from anabranch.runtime.broken_protocols.naming import variant_named
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.runtime.world.drawing import DRAWN, SIZES, plain
+from anabranch.runtime.world.drawing import NAMES, SIZES, plain
 from anabranch.runtime.world.lapse_list import lapse_named
-from anabranch.runtime.world.scenes import SCENES
 from anabranch.runtime.world.swarm import (
     CHUNK,
     Over,
@@ -156,7 +155,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "--on", metavar="spark[=MASTER]", help="on a Spark cluster instead of --jobs processes"
     )
     parser.add_argument(
-        "--scene", default="", choices=["", *DRAWN, SPARK, *SCENES], help="only this pipeline"
+        "--scene", default="", choices=["", *NAMES, SPARK], help="only this pipeline"
     )
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
     parser.add_argument(

@@ -84,10 +84,9 @@ def command(
     """Repeat one seed of the simulated swarm and print its whole exchange."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         context.exit(_in_a_process_of_its_own(context.params))
-    from anabranch.runtime.world.drawing import DRAWN, plain
+    from anabranch.runtime.world.drawing import NAMES, plain
     from anabranch.runtime.world.lapse_list import lapse_named
     from anabranch.runtime.world.lapses import neglected
-    from anabranch.runtime.world.scenes import SCENES
     from anabranch.runtime.world.swarm import Patch, hushed, patched
     from anabranch.runtime.world.trial import WorldVerdict, told
     from anabranch.spark_bridge.world.drawing import drawn
@@ -104,7 +103,7 @@ def command(
             patch = variant_named(rule).patch
         except ValueError as error:
             raise WrongUsage(f"--break {error}") from None
-    scenes = (*DRAWN, SPARK, *SCENES)
+    scenes = (*NAMES, SPARK)
     if scene and scene not in scenes:
         raise WrongUsage(f"--scene {scene}: expected one of {', '.join(scenes)}")
     trial = drawn(seed, scene, size=size, crashes=crashes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from anabranch.protocol.ids import OperatorName
@@ -34,8 +34,8 @@ def locked(path: Path, *, ours: bool) -> File:
     while True:
         lock = store().open(path / LOCK, os.O_CREAT | os.O_RDWR)
         if not lock.lock(wait=False):
-            holder = lock.read(20, 0).decode("ascii", "replace").strip()
-            lock.close()
+            with closing(lock):
+                holder = lock.read(20, 0).decode("ascii", "replace").strip()
             raise StateError(
                 f"state folder {str(path)!r} is in use by another run"
                 + (f" (process {holder})" if holder else "")
@@ -45,8 +45,12 @@ def locked(path: Path, *, ours: bool) -> File:
             if lock.status().st_ino == store().status(path / LOCK).st_ino:
                 break
         lock.close()  # the run that held it has removed it in this moment
-    lock.truncate(0)
-    lock.write(f"{os.getpid()}\n".encode(), 0)
+    try:
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        lock.close()  # or this program could not try again
+        raise
     return lock
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from anabranch.protocol.credit import Grant
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.world.processes import this_process
 
@@ -21,11 +22,13 @@ class CreditWatch:
     def __init__(self, faults: list[str]) -> None:
         self._faults = faults
         self._came: weakref.WeakKeyDictionary[Channel, Came] = weakref.WeakKeyDictionary()
+        self._stated: dict[int, tuple[Grant, int]] = {}
+        """How many tuples each has ever allowed; they stay, so that no other has the same place."""
 
     @contextmanager
     def observing(self) -> Iterator[None]:
         """Meanwhile, the channels of this process."""
-        right = Channel._take_batch
+        right, state = Channel._take_batch, Grant.state
 
         def take_batch(channel: Channel, *fields: Any) -> None:
             before, (came, done) = channel.incoming.tuples, self._of(channel)
@@ -35,18 +38,32 @@ class CreditWatch:
                 return
             self._came[channel] = came + len(fields[-1]), done
             most = channel.grant.bytes_window
+            _, allowed = self._stated.get(id(channel.grant), (None, 0))
             task = this_process().task
             is_first = task is not None and task.incarnation == 1
-            if waiting >= most and is_first and not self._loses(channel):
+            if not is_first or self._loses(channel):
+                return
+            if waiting >= most:
                 told = f"a batch comes from {channel.peer}, and {waiting} of {most} bytes lie here"
                 self._faults.append(f"P27: {told}")
+            elif before >= allowed:
+                told = f"{before} tuples have come from {channel.peer}, and no more are allowed"
+                self._faults.append(f"P27: {told}")
 
-        name = "_take_batch"
-        setattr(Channel, name, take_batch)
+        def stated(grant: Grant) -> tuple[int, int]:
+            totals = state(grant)
+            _, most = self._stated.get(id(grant), (grant, 0))
+            self._stated[id(grant)] = grant, max(most, totals[0])
+            return totals
+
+        taking, stating = "_take_batch", "state"
+        setattr(Channel, taking, take_batch)
+        setattr(Grant, stating, stated)
         try:
             yield
         finally:
-            setattr(Channel, name, right)
+            setattr(Channel, taking, right)
+            setattr(Grant, stating, state)
 
     def _of(self, channel: Channel) -> Came:
         return self._came.get(channel) or (0, channel.grant.bytes_done)

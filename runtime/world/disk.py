@@ -56,11 +56,15 @@ class MemoryDisk:
 
     def lose_power(self, left: Left = NOTHING_LEFT) -> None:
         """All processes end with it."""
-        for store in self._stores:
-            store.kill()
+        self.end_all()
         places = sorted(place for node in self._folders() for place, _ in node.changes)
         count = left.names(len(places))
         self._root.lose_power(left, [*places, self._changes + 1][count])
+
+    def end_all(self) -> None:
+        """All processes end."""
+        for store in self._stores:
+            store.kill()
 
     @property
     def size(self) -> int:

@@ -136,26 +136,33 @@ class KilledAt(DiskFaults):
 
 @dataclass
 class ByChance(DiskFaults):
-    """Each call meets each kind of fault with the probability given. `sync_s`: mean seconds that
-    something beside the loop takes. `quiet`: nothing more goes wrong."""
+    """Each call meets each kind of fault with the probability given. `aimed`: how probable it is
+    that the process is killed when it tries again what found no room, or syncs what it has renamed.
+    `sync_s`: mean seconds that something beside the loop takes. `quiet`: nothing more goes
+    wrong."""
 
     rng: random.Random
     full: float = 0.0
     unreadable: float = 0.0
     unsyncable: float = 0.0
     killed: float = 0.0
+    aimed: float = 0.0
     sync_s: float = 0.0
     quiet: bool = False
     met: dict[str, int] = field(default_factory=dict)
     """How often, by kind."""
+    _is_aimed_at: bool = False
 
     def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
         if self.quiet:
             return None
         rng = self.rng
-        if rng.random() < self.killed:
+        aimed_at = self._is_aimed_at and call in ("append", "extend", "sync_folder")
+        self._is_aimed_at = call == "rename" or (self._is_aimed_at and not aimed_at)
+        if rng.random() < self.killed or (aimed_at and rng.random() < self.aimed):
             return self._met("killed", Blow(after=self._part(call, size)))
         if call in ("append", "extend", "make") and rng.random() < self.full:
+            self._is_aimed_at = True
             return self._met("full", Blow(errno.ENOSPC, self._part(call, size)))
         if call in READING and rng.random() < self.unreadable:
             return self._met("unreadable", Blow(errno.EIO))

@@ -10,9 +10,16 @@ from typing import Any, Literal, get_args
 
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
 from anabranch.runtime.pipeline.definition import Delivery
-from anabranch.runtime.world.graphs import Breadth, Graph, Supply, drawn_graph, keyed_row
+from anabranch.runtime.world.graphs import (
+    Breadth,
+    Graph,
+    Supply,
+    before_a_slow_one,
+    drawn_graph,
+    keyed_row,
+)
 from anabranch.runtime.world.load import InputLoad
-from anabranch.runtime.world.scenes import DEADLOCK, SCENES, GraphScene, Scene
+from anabranch.runtime.world.scenes import DEADLOCK, NEAR, SCENES, GraphScene, Scene
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.troubles import NO_TROUBLES, Troubles
 from anabranch.runtime.world.world import End
@@ -20,9 +27,17 @@ from anabranch.runtime.world.world import End
 Crashes = Literal["some", "all", "none"]
 EXACTLY: Delivery = "effectively-once"
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
-DRAWN = ("graph", "row")
+DRAWN = ("graph", "row", "leavers")
+NAMES = (*DRAWN, *SCENES, NEAR.name)
+"""Of all pipelines that a world may be asked to have."""
 SUDDEN = (0.0, 0.0, 0.05, 0.2)
 """Where processes may die: see `Troubles.sudden`."""
+AT_ONCE_SHARE = 0.5
+"""Of the worlds that come to rest, where it shows what an operation has left behind, such as a
+newcomer of which no incarnation of its creator knows: processes of these die before a step is in
+the journal, and not only behind it."""
+AT_ONCE = (0.1, 0.3)
+"""How probable that is there, after each step."""
 GRAPHS_SHARE = 0.65
 """Of the worlds: their pipelines are drawn by chance."""
 DEADLY_SHARE = 0.6
@@ -30,6 +45,8 @@ FULL = (0.0, 0.0, 0.0, 0.01)
 """How probable it may be that a call to the disk finds no room."""
 ENDS_SHARE = 0.3
 """Of the worlds in which processes may die: in these all of them do at once."""
+AGENT_DISK_SHARE = 0.5
+"""Of those: the disk fails the agent, too."""
 CONGESTED_SHARE = 0.3
 """Of the graphs in which one operator by key follows another: there the key groups of the first
 move all the time, while the second has long queues. What it has heard of the moves is far ahead of
@@ -37,6 +54,14 @@ what it has processed."""
 ROWS_SHARE = 0.15
 """Of the graphs: they are two operators by key in a row. There, too, the key groups of the first
 move all the time, and deaths hit one of the two more often than the others."""
+ORDERED_SHARE = 0.3
+"""Of those rows: one instance sends to the first of the two."""
+NEAR_SHARE = 0.5
+"""Of the pipelines with windows: they follow the source at once."""
+LEAVERS_SHARE = 0.1
+"""Of the graphs: there, instances of an operator come and leave all the time, while the one behind
+it has a long queue and dies again and again."""
+LEAVERS = ("b duplicate", "b duplicate", "b leave", "b leave", "a duplicate", "a leave")
 PREY_EACH_MAX = 3
 """Deaths of one instance there: after more of them in a row a tuple may count as their reason.
 """
@@ -89,12 +114,28 @@ SIZES = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDisk:
+    """How probable it is that a call of the agent to the disk finds no room, cannot read, cannot
+    sync, or is its last one; the last of them after some calls (see `ByChance`)."""
+
+    full: float = 0.0
+    unreadable: float = 0.0
+    unsyncable: float = 0.0
+    killed: float = 0.0
+    aimed: float = 0.0
+
+
+SOUND = AgentDisk()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """A world. `decisions`: as a scale script has them. `killed`, `full`: how probable it is that
     a call to the disk kills its process, and that there is no room. `sync_s`: how long a sync
-    takes. `ends`: of all processes at once; another agent goes on. `rest_at_s`: when the world
-    should be at rest, while its input has not ended."""
+    takes. `ends`: of all processes at once; another agent goes on. `agent_disk`: what agents
+    meet where that is so. `rest_at_s`: when the world should be at rest, while its input has not
+    ended."""
 
     seed: int
     size: str
@@ -108,6 +149,7 @@ class Trial:
     full: float = 0.0
     delivery: Delivery = EXACTLY
     ends: tuple[End, ...] = ()
+    agent_disk: AgentDisk = SOUND
     sync_s: float = 0.0
     groups: int = 8
     rest_at_s: float | None = None
@@ -132,8 +174,8 @@ def drawn(
     seed: int, scene: str | Scene = "", *, size: str = "small", crashes: Crashes = "some"
 ) -> Trial:
     """The world of a seed. `scene`: this one and no other; "graph": one that is drawn; "row": two
-    operators by key in a row. `crashes`: whether processes die in it: in some worlds, in all, or
-    in none. Raises `KeyError` for an unknown size."""
+    operators by key in a row; "leavers": see `LEAVERS_SHARE`. `crashes`: whether processes die in
+    it: in some worlds, in all, or in none. Raises `KeyError` for an unknown size."""
     return _TrialDrawing(seed, size, crashes).trial(scene)
 
 
@@ -146,8 +188,11 @@ class _TrialDrawing:
         self.rng = random.Random(f"{seed} {size} trial")
         self.count = self.rng.choice(self.bounds.counts)
         self.span_s = self.rng.choice(self.bounds.spans_s)
-        self.restless = self.prey = ""
-        """An operator whose key groups move all the time, and one whose processes die often."""
+        self.restless: tuple[str, ...] = ()
+        """What is decided all the time, and nothing else."""
+        self.prey = ""
+        """An operator whose processes die often."""
+        self.of_leavers = random.Random(f"{seed} leavers")
         self.of_rows = random.Random(f"{seed} rows")
         of_hangs = random.Random(f"{seed} hangs")
         self.hangs = crashes != "none" and of_hangs.random() < HANGS_SHARE
@@ -161,10 +206,16 @@ class _TrialDrawing:
         name = wanted if isinstance(wanted, str) else wanted.name
         name = name or ("graph" if drawn_ else rng.choice([*SCENES]))
         is_row = self.of_rows.random() < ROWS_SHARE
+        are_leavers = self.of_leavers.random() < LEAVERS_SHARE
         load, rest_at_s = self._load(may_rest=name in DRAWN)
         scene: Scene
         if name in DRAWN:
-            graph, decides = self._row() if is_row or name == "row" else self._graph(load)
+            if name == "leavers" or (name == "graph" and are_leavers):
+                graph, decides = self._leavers()
+            elif name == "row" or is_row:
+                graph, decides = self._row()
+            else:
+                graph, decides = self._graph(load)
             if decides:
                 rest_at_s = None  # it is never at rest
             if rest_at_s is not None:  # else its input ends when all numbers have come
@@ -174,6 +225,8 @@ class _TrialDrawing:
                 supplies.remove("items")
             graph = replace(graph, supply=random.Random(f"{self.seed} supply").choice(supplies))
             scene = GraphScene(graph, load, decides=decides)
+        elif name == NEAR.name or (name == "windows" and self._is_near()):
+            scene = NEAR
         else:
             scene = SCENES[name] if isinstance(wanted, str) else wanted
         trial = Trial(
@@ -203,6 +256,9 @@ class _TrialDrawing:
             trial = hanging(trial)
         return ending(trial) if ends and scene.resumable else trial
 
+    def _is_near(self) -> bool:
+        return random.Random(f"{self.seed} near").random() < NEAR_SHARE
+
     def _load(self, *, may_rest: bool) -> tuple[InputLoad, float | None]:
         rng, count = self.rng, self.count
         bursts = rng.choice((1, 5, 20))
@@ -222,8 +278,13 @@ class _TrialDrawing:
 
     def _row(self) -> tuple[Graph, bool]:
         timed = self.of_rows.random() < 0.5
-        self.restless, self.prey = "c", "c" if timed else "d"
-        return keyed_row(self.of_rows, timed=timed), False
+        self.restless, self.prey = ("c move",), "c" if timed else "d"
+        ordered = random.Random(f"{self.seed} ordered").random() < ORDERED_SHARE
+        return keyed_row(self.of_rows, timed=timed, ordered=ordered), False
+
+    def _leavers(self) -> tuple[Graph, bool]:
+        self.restless, self.prey = LEAVERS, "c"
+        return before_a_slow_one(self.of_leavers), False
 
     def _graph(self, load: InputLoad) -> tuple[Graph, bool]:
         """And whether it scales by its load."""
@@ -232,8 +293,9 @@ class _TrialDrawing:
         graph = drawn_graph(self.rng, self.bounds.breadth, decides=decides, work_s=work_s)
         rows = [] if decides else graph.keyed_rows
         if rows and self.chance(CONGESTED_SHARE):
-            self.restless, below = self.rng.choice(rows)
-            graph = graph.congested(self.restless, below, self.rng.choice((0.0005, 0.002, 0.005)))
+            above, below = self.rng.choice(rows)
+            self.restless = (f"{above} move",)
+            graph = graph.congested(above, below, self.rng.choice((0.0005, 0.002, 0.005)))
         return graph, decides
 
     def _delivery(self, scene: Scene) -> Delivery:
@@ -271,6 +333,9 @@ class _TrialDrawing:
             hosts=rng.choice((1, 2, 3)),
             sudden=random.Random(f"{self.seed} of sudden").choice(SUDDEN),
         )
+        of_rest = random.Random(f"{self.seed} at once")
+        if trial.rest_at_s is not None and of_rest.random() < AT_ONCE_SHARE:
+            troubles = replace(troubles, sudden=of_rest.choice(AT_ONCE), at_once=0.5)
         if self.prey:
             kills = self.of_rows.choice((3.0, 6.0))
             troubles = replace(
@@ -279,6 +344,8 @@ class _TrialDrawing:
         if trial.scene.served:
             kills = random.Random(f"{self.seed} of services").choice((0.0, 2.0, 6.0))
             troubles = replace(troubles, service_kills=kills)
+        if self.restless is LEAVERS:  # what is repeated comes late from some
+            troubles = replace(troubles, clogs=10.0, stops=5.0)
         return replace(trial, troubles=troubles, killed=rng.choice((0.0, 0.0, 0.002)))
 
     def _decisions(self, scene: Scene) -> list[str]:
@@ -296,7 +363,7 @@ class _TrialDrawing:
             actions = ["duplicate", "leave", "leave", "hand_over", "hand_over"]
         if self.restless:
             times = sorted(rng.uniform(0.0, until_s) for _ in range(max(self.bounds.decisions)))
-            return [f"{at_s:.4f} {self.restless} move" for at_s in times]
+            return [f"{at_s:.4f} {self.of_leavers.choice(self.restless)}" for at_s in times]
         found = []
         if scene.keyed and self.chance(0.5):  # key groups move all the time
             among, actions = scene.keyed, ["move", "duplicate"]
@@ -352,7 +419,17 @@ def ending(trial: Trial) -> Trial:
     power then."""
     rng = random.Random(f"{trial.seed} ends")
     ends, sync_s = drawn_ends(rng, trial.until_s, power=rng.random() < 0.5)
-    return replace(trial, ends=ends, sync_s=sync_s)
+    of_agent = random.Random(f"{trial.seed} disk of the agent")
+    agent_disk = SOUND
+    if of_agent.random() < AGENT_DISK_SHARE:
+        agent_disk = AgentDisk(
+            full=of_agent.choice((0.0, 0.02, 0.3)),
+            unreadable=of_agent.choice((0.0, 0.02, 0.1)),
+            unsyncable=of_agent.choice((0.0, 0.02)),
+            killed=of_agent.choice((0.0, 0.005, 0.02)),
+            aimed=of_agent.choice((0.0, 0.1, 0.4)),
+        )
+    return replace(trial, ends=ends, sync_s=sync_s, agent_disk=agent_disk)
 
 
 def hanging(trial: Trial) -> Trial:

@@ -116,10 +116,11 @@ class Graph:
         return replace(self, nodes=tuple(nodes.values()))
 
 
-def keyed_row(rng: random.Random, *, timed: bool) -> Graph:
+def keyed_row(rng: random.Random, *, timed: bool, ordered: bool) -> Graph:
     """Two operators by key in a row, the second of them slow: what it gets of a key comes by
     several ways while key groups of the first one move. `timed`: it makes windows, to which the
-    first one passes event time on."""
+    first one passes event time on. `ordered`: the first one gets its tuples in one way only, so
+    that it must keep their order."""
     several = Scale(min_instances=2, max_instances=3)
     keys, salt = rng.choice((10, 40)), rng.randrange(1000)
     by_key = partial(GraphNode, keys=keys, salt=salt)
@@ -128,12 +129,24 @@ def keyed_row(rng: random.Random, *, timed: bool) -> Graph:
         below = by_key(name="d", kind="window", above=("c",), window_s=5.0)
     nodes = (
         GraphNode(name="a", kind="source"),
-        GraphNode(name="b", kind="pass", above=("a",), scale=several),
+        GraphNode(name="b", kind="pass", above=("a",), scale=None if ordered else several),
         by_key(name="c", kind="count", above=("b",)),
         below,
     )
     graph = Graph(nodes, (Outlet("out-d", "d", "jsonl", None),), paced=rng.random() < 0.5)
     return graph.congested("c", "d", rng.choice((0.0005, 0.002, 0.005)))
+
+
+def before_a_slow_one(rng: random.Random) -> Graph:
+    """Instances of `b` may come and leave; `c`, which follows, has one, which is slow."""
+    cost_s = rng.choice((0.0005, 0.002, 0.005))
+    slow = GraphNode(name="c", kind=rng.choice(("pass", "count")), above=("b",), keys=3)
+    nodes = (
+        GraphNode(name="a", kind="source", scale=Scale(max_instances=2)),
+        GraphNode(name="b", kind="pass", above=("a",), scale=Scale(max_instances=4)),
+        replace(slow, cost_s=cost_s),
+    )
+    return Graph(nodes, (Outlet("out-c", "c", "jsonl", None),), paced=rng.random() < 0.5)
 
 
 def step(node: GraphNode, item: Item) -> list[Item]:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.runtime.world import lapses_of_channels, lapses_of_instances
+from anabranch.runtime.world import (
+    lapses_of_channels,
+    lapses_of_instances,
+    lapses_of_the_agent,
+    lapses_of_work,
+)
 from anabranch.runtime.world.lapses import Lapse
 
-LAPSES = (*lapses_of_channels.LAPSES, *lapses_of_instances.LAPSES)
+LAPSES = (
+    *lapses_of_channels.LAPSES,
+    *lapses_of_instances.LAPSES,
+    *lapses_of_work.LAPSES,
+    *lapses_of_the_agent.LAPSES,
+)
 
 
 def lapse_named(text: str, among: Sequence[Lapse] = LAPSES) -> Lapse | None:

@@ -82,6 +82,20 @@ def _says_it_once(_resume: Method) -> Callable[..., Iterable[Any]]:
     return lambda session, expected, acknowledged=None: iter(())
 
 
+def _known_ones_too(receive: Method) -> Method:
+    def taken(session: Session[Any], number: int) -> bool:
+        return bool(receive(session, number)) or number < session.expected
+
+    return taken
+
+
+def _some_more(allow: Method) -> Method:
+    def allowed(allowance: Allowance, tuples_total: int, bytes_total: int) -> None:
+        allow(allowance, tuples_total + 20, bytes_total)
+
+    return allowed
+
+
 def _tuples_only(_right: property) -> property:
     return property(lambda allowance: allowance.tuples_allowed > allowance.tuples_sent)
 
@@ -114,6 +128,10 @@ def _in_any_stage(_right: Method) -> Method:
         return any(number < end for mark in order._stages for sender, end in mark if sender == peer)
 
     return turn
+
+
+def _with_closed_ones(_right: Method) -> Method:
+    return lambda _order, mark: mark
 
 
 def _not_in_turn(_right: Method) -> Method:
@@ -180,6 +198,7 @@ LAPSES = (
         Incoming,
         "restore",
         _restored(_forgets_handled),
+        "poison",
         crashes="all",
     ),
     Lapse(
@@ -196,6 +215,20 @@ LAPSES = (
         Session,
         "resume",
         _says_it_once,
+    ),
+    Lapse(
+        "takes frames again",
+        "what is repeated on a new connection counts once more",
+        Session,
+        "receive",
+        _known_ones_too,
+    ),
+    Lapse(
+        "overdraws credit",
+        "some more tuples are sent than were allowed",
+        Allowance,
+        "allow",
+        _some_more,
     ),
     Lapse("ignores bytes", "credit in bytes is not kept to", Allowance, "open", _tuples_only),
     Lapse(
@@ -229,6 +262,15 @@ LAPSES = (
         "has_its_turn",
         _in_any_stage,
         "row",
+        crashes="all",
+    ),
+    Lapse(
+        "waits for closed channels",
+        "after two deaths an instance waits for frames of one that has left in between",
+        ReplayOrder,
+        "_of_open_channels",
+        _with_closed_ones,
+        "leavers",
         crashes="all",
     ),
     Lapse(

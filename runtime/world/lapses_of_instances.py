@@ -315,6 +315,7 @@ LAPSES = (
         Spawner,
         "keep_only",
         does_nothing,
+        "graph",
         crashes="all",
     ),
     Lapse(

@@ -35,6 +35,7 @@ from anabranch.protocol.table import describe
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.reporting.wording import condition, tell, tell_sent
 from anabranch.runtime.world.credit_watch import CreditWatch
+from anabranch.runtime.world.event_time import lagging
 from anabranch.runtime.world.processes import WorldProcess, this_process
 
 
@@ -211,6 +212,7 @@ class Observer:
         for name, operator in self._operators.items():
             if operator.keyed is not None:
                 yield from self._owners(name, active)
+        yield from lagging(active, self._processes)
 
     def _owners(self, name: str, active: Mapping[InstanceId, Active]) -> Iterator[str]:
         """K6 and K7: every group has one owner, and all senders know it."""

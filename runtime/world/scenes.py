@@ -165,8 +165,10 @@ def scale() -> Scale:
     return Scale(max_instances=INSTANCES_MAX)
 
 
-def numbers(pipeline: Pipeline, load: InputLoad, name: str = "numbers") -> Stream:
-    """Each number once and somewhere near its place."""
+def numbers(
+    pipeline: Pipeline, load: InputLoad, name: str = "numbers", instances: int = 1
+) -> Stream:
+    """Each number once and somewhere near its place. `instances`: at least."""
     count = load.count
 
     def disordered(i: int) -> int:
@@ -174,7 +176,8 @@ def numbers(pipeline: Pipeline, load: InputLoad, name: str = "numbers") -> Strea
         return min(block + (i * 7 + 3) % DISORDER, count - 1) if block + DISORDER <= count else i
 
     source = generate(disordered, rate=count / load.span_s, count=count)
-    return pipeline.source(name, source, scale=scale())
+    several = Scale(min_instances=instances, max_instances=INSTANCES_MAX)
+    return pipeline.source(name, source, scale=several)
 
 
 def compared(found: Counter[Any], wanted: Counter[Any]) -> str:
@@ -265,6 +268,14 @@ def _windows(pipeline: Pipeline, load: InputLoad) -> Stream:
     passed = numbers(pipeline, load).map("pass", lambda n: n, scale=scale())
     timed = passed.event_time(float, disorder_s=2 * DISORDER).key_by(lambda n: n % KEYS)
     window = timed.window(tumbling(WINDOW_S), late="emit")
+    return window.fold("spans", (0, 0), lambda s, n: (s[0] + 1, s[1] + n), scale=scale())
+
+
+def _near(pipeline: Pipeline, load: InputLoad) -> Stream:
+    """What several instances of a source say of event time comes together where the windows are."""
+    read = numbers(pipeline, load, instances=3)
+    timed = read.event_time(float, disorder_s=2 * DISORDER)
+    window = timed.key_by(lambda n: n % KEYS).window(tumbling(WINDOW_S), late="emit")
     return window.fold("spans", (0, 0), lambda s, n: (s[0] + 1, s[1] + n), scale=scale())
 
 
@@ -364,6 +375,9 @@ SCENES = {
     )
 }
 """Those that are not drawn."""
+
+NEAR = Single("near", _near, _windows_fault, ("numbers", "spans"), ("spans",))
+"""Drawn in the place of some with `windows`."""
 
 DEADLOCK = Single(
     "deadlock", _deadlock, _poison_fault, ("numbers", "double"), bad=_bad, crashes=True

@@ -14,7 +14,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import Any
 
@@ -152,6 +152,8 @@ def world_of(trial: Trial, *, written: bool = False) -> World:
             killed=trial.killed,
             sync_s=trial.sync_s,
         ),
+        agent_faults=ByChance(random.Random(f"{trial.seed} agent"), **asdict(trial.agent_disk)),
+        agent_power=trial.outlives_power,
         ends=trial.ends,
         observer=observer,
         rest_at_s=trial.rest_at_s,
@@ -249,6 +251,8 @@ def _happened(world: World, report: Report | None) -> Counter[str]:
     faults = world.disk_faults
     if isinstance(faults, ByChance):
         found.update({f"disk {kind}": n for kind, n in faults.met.items()})
+    if isinstance(world.agent_faults, ByChance):
+        found.update({f"agent's disk {kind}": n for kind, n in world.agent_faults.met.items()})
     if report is not None:
         for operator in report.operators:
             found["joins"] += operator.joins

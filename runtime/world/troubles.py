@@ -41,9 +41,10 @@ class Troubles:
     from. `*_s`: at most how long. What is cut may be half open for so long: one end knows nothing.
     `aimed`: the share of kills that hit an instance in the middle of an operation, if there is one,
     or an instance of the operator `prey`. `sudden`: how probable it is that a step of an operation
-    on the graph is followed by the death of its process, within `SUDDEN_S`. `kills_each_max`: of
-    one instance, `halts` and `hangs` included. One that is killed again and again fails the run in
-    the end, or takes what it works on for the reason."""
+    on the graph is followed by the death of its process, within `SUDDEN_S`; the share `at_once` of
+    these deaths comes before the step is in the journal. `kills_each_max`: of one instance, `halts`
+    and `hangs` included. One that is killed again and again fails the run in the end, or takes what
+    it works on for the reason."""
 
     until_s: float = 0.0
     kills: float = 0.0
@@ -51,6 +52,7 @@ class Troubles:
     prey: str = ""
     sudden: float = 0.0
     service_kills: float = 0.0
+    at_once: float = 0.0
     host_kills: float = 0.0
     hosts: int = 2
     cuts: float = 0.0
@@ -170,6 +172,8 @@ class TroubleMaker:
         timeline = process.loop.timeline
         if timeline.now < self._troubles.until_s and self._rng.random() < self._troubles.sudden:
             at_s = timeline.now + self._rng.uniform(0.0, SUDDEN_S)
+            if self._troubles.at_once and self._rng.random() < self._troubles.at_once:
+                at_s = timeline.now
             self._processes.agent.post(self._kill_suddenly, process, at=at_s)
 
     def _kill_suddenly(self, process: WorldProcess) -> None:

@@ -8,9 +8,10 @@ Everything that a run meets is drawn from the seed: the same seed gives the same
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,33 +23,24 @@ from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import using
 from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.world.agent_disk import GIVEN_UP, LATE_TRIES_MAX, PAUSE_S, REFUSED, ByOwner
 from anabranch.runtime.world.clock import BEGAN_WALL_S, VirtualClock
-from anabranch.runtime.world.disk_faults import NO_FAULTS, Blow, DiskFaults, SomeOf
+from anabranch.runtime.world.disk import Killed
+from anabranch.runtime.world.disk_faults import NO_FAULTS, DiskFaults, SomeOf
 from anabranch.runtime.world.guests import Guest
 from anabranch.runtime.world.load import FOLDER
+from anabranch.runtime.world.loop import VirtualLoop
 from anabranch.runtime.world.observer import Observer
 from anabranch.runtime.world.stream import Conditions
-from anabranch.runtime.world.surroundings import AGENT, Surroundings, WorldFolder
+from anabranch.runtime.world.surroundings import AGENT, Surroundings, WorldError, WorldFolder
 from anabranch.runtime.world.troubles import TroubleMaker, Troubles
 
 STATE_FOLDER = FOLDER / "state"
 BOUND_S = 600.0
 """Of virtual time: a world that is not over by then does not end."""
 TURNS_MAX = 1_000_000
-
-
-class _OfProcesses(DiskFaults):
-    """Those of the disk as processes of the run see it. For the `others` it is sound."""
-
-    def __init__(self, faults: DiskFaults, others: Collection[str]) -> None:
-        self._faults = faults
-        self._others = others
-
-    def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
-        return None if process in self._others else self._faults.blow(process, call, path, size)
-
-    def pauses(self, process: str) -> tuple[float, float]:
-        return self._faults.pauses(process)
+HERE = "world"
+"""Name of the store of the world itself."""
 
 
 class End(NamedTuple):
@@ -63,10 +55,12 @@ NEVER = End(math.inf, power=False)
 
 
 class World(Surroundings):
-    """`disk_faults`: of the disk as instances see it. `ends`: after each of them another agent
-    goes on with the run. `observer`: looks at all cores, and at `rest_at_s` whether the world is
-    at rest. `began_s`: what the wall clock shows when the world begins. `guests`: live in it, too,
-    whatever becomes of the run."""
+    """`disk_faults`: of the disk as instances see it; `agent_faults`: as the agent does, until the
+    troubles are over: they may kill it, or let it give up. `ends`: after each of them another agent
+    goes on with the run; after a death of the agent in a call, `agent_power`: whether power was
+    lost. `observer`: looks at all cores, and at `rest_at_s` whether the world is at rest.
+    `began_s`: what the wall clock shows when the world begins. `guests`: live in it, too, whatever
+    becomes of the run."""
 
     def __init__(
         self,
@@ -77,16 +71,22 @@ class World(Surroundings):
         conditions: Conditions | None = None,
         troubles: Troubles | None = None,
         disk_faults: DiskFaults = NO_FAULTS,
+        agent_faults: DiskFaults = NO_FAULTS,
+        agent_power: bool = False,
         ends: Sequence[End] = (),
         began_s: float = BEGAN_WALL_S,
         observer: Observer | None = None,
         rest_at_s: float | None = None,
         guests: Sequence[Guest] = (),
     ) -> None:
-        others = {AGENT, *(guest.name for guest in guests)}
-        super().__init__(
-            pipeline, seed, conditions or Conditions(), _OfProcesses(disk_faults, others)
+        by_owner = ByOwner(
+            disk_faults,
+            agent_faults,
+            agent=AGENT,
+            others={HERE, *(guest.name for guest in guests)},
+            is_spared=self._spares_agent,
         )
+        super().__init__(pipeline, seed, conditions or Conditions(), by_owner)
         self.ends = ends
         self.options = replace(
             options or Options(),
@@ -107,8 +107,14 @@ class World(Surroundings):
         self._guests = guests
         self.disk_faults = disk_faults
         self._clock = VirtualClock(self.timeline, self.rng("chance"), began_s)
-        self._store = self.disk.store_of(AGENT)
+        self.agent_faults = agent_faults
+        self._agent_power = agent_power
+        self._safe_from_s = math.inf if troubles is None else troubles.until_s
+        self._store = self.disk.store_of(HERE)
         self._agent: Agent | None = None
+        self._agent_died = False
+        self._why_not = ""
+        """Why the last agent has not gone on."""
 
     def run(self, bound_s: float = BOUND_S, turns_max: int = TURNS_MAX) -> Report:
         """Raises `Deadlock` or `TooLong` if the run does not end, `WorldError` if an error of its
@@ -117,38 +123,86 @@ class World(Surroundings):
         self._store.make_folder(FOLDER)
         self._store.sync_folder(FOLDER.parent)
         observing = nullcontext() if self.observer is None else self.observer.observing()
+        ends, late_tries = [*self.ends, NEVER], 0
         with clock.using(self._clock), observing, self.loops_of(self._guests):
-            for end in (*self.ends, NEVER):
-                report = self._go_on(end, bound_s, turns_max)
-                if report is not None:
-                    break
-        assert report is not None
+            while (report := self._go_on(ends[0], bound_s, turns_max)) is None:
+                if self.timeline.now >= ends[0].at_s:
+                    ends.pop(0)
+                else:
+                    self.timeline.pass_by(PAUSE_S)
+                    late_tries += self.timeline.now >= self._safe_from_s
+                    if late_tries > LATE_TRIES_MAX:
+                        raise WorldError(self._why_not)
         return report
 
     def _go_on(self, end: End, bound_s: float, turns_max: int) -> Report | None:
-        """Until the run has ended, or this end has come; then there is no report."""
-        with using(self._store), self.loops(AGENT, "troubles") as (of_agent, of_troubles):
-            self._agent = None
-            state = open_state(self.pipeline, self.options)
+        """Until the run has ended. None: this end has come, or the disk has failed the agent."""
+        self._agent, self._agent_died = None, False
+        with self.loops(AGENT, "troubles") as (of_agent, of_troubles):
+            disk = self.disk.store_of(AGENT, partial(self._note_death, of_agent))
+            with using(disk):
+                try:
+                    state = self._begin()
+                except REFUSED as error:
+                    self._note_failure(f"the agent does not begin: {error!r}")
+                    return None
+                except Killed:
+                    self._end_all(End(self.timeline.now, self._agent_power))
+                    return None
+                of_troubles.create_task(self.troubles.run(), name="troubles")
+                if self._rest_at_s is not None and self._rest_at_s > self.timeline.now:
+                    of_troubles.call_at(self._rest_at_s, self._look_whether_at_rest)
+                ended = of_agent.create_task(self._carry_out(state), name="run")
+                self.timeline.run(
+                    lambda: ended.done() or self._agent_died or self._has_come(end),
+                    until_s=bound_s,
+                    turns_max=turns_max,
+                )
+                self.check()
+                if self._agent_died:
+                    end = End(self.timeline.now, self._agent_power)
+                if self._agent_died or not ended.done():
+                    self._end_all(end)  # before the loops are cleared away, which changes nothing
+                    return None
+                report: Report = ended.result()
+                disk.kill()
+        if report.failure is not None and any(why in report.failure for why in GIVEN_UP):
+            self._note_failure(f"the agent gives up: {report.failure}")
+            return None
+        return report
+
+    def _begin(self) -> StateDir | None:
+        """What precedes a run. Raises `REFUSED`."""
+        state = open_state(self.pipeline, self.options)
+        try:
             resumed = state is not None and state.resumed is not None
             prepare_ends(self.pipeline, resumed=resumed, adds=False)
             if not resumed:
                 give_up_what_was(self.pipeline, state, adds=False)
-            of_troubles.create_task(self.troubles.run(), name="troubles")
-            if self._rest_at_s is not None and self._rest_at_s > self.timeline.now:
-                of_troubles.call_at(self._rest_at_s, self._look_whether_at_rest)
-            ended = of_agent.create_task(self._carry_out(state), name="run")
-            self.timeline.run(
-                lambda: ended.done() or (self.timeline.now >= end.at_s and not self._is_complete()),
-                until_s=bound_s,
-                turns_max=turns_max,
-            )
-            self.check()
-            if not ended.done():
-                self._end_all(end)  # before the loops are cleared away, which must change nothing
-                return None
-            report: Report = ended.result()
-            return report
+        except BaseException:
+            if state is not None:
+                state.close()
+            raise
+        return state
+
+    def _note_failure(self, why: str) -> None:
+        self._why_not = why
+        self._remark(why)
+
+    def _note_death(self, of_agent: VirtualLoop) -> None:
+        """Of the agent, in a call to its disk."""
+        self._agent_died = True
+        of_agent.kill()
+
+    def _spares_agent(self) -> bool:
+        return self.timeline.now >= self._safe_from_s or self._is_complete()
+
+    def _has_come(self, end: End) -> bool:
+        return self.timeline.now >= end.at_s and not self._is_complete()
+
+    def _remark(self, text: str) -> None:
+        if self.observer is not None:
+            self.observer.remark(self.timeline.now, text)
 
     def _is_complete(self) -> bool:
         """Whether the run is about to remove what it has kept: another one would begin anew."""
@@ -161,11 +215,12 @@ class World(Surroundings):
         self.observer.faults += self.observer.at_rest(self.processes.instances)
 
     def _end_all(self, end: End) -> None:
+        self._remark("all processes end" + ", and power is lost" * end.power)
         self.processes.end_all()
-        self._store.kill()
+        self.disk.end_all()
         if end.power:
             self.disk.lose_power(SomeOf(self.rng(f"end at {end.at_s}")))
-        self._store = self.disk.store_of(AGENT)
+        self._store = self.disk.store_of(HERE)
 
     def written(self, path: Path) -> bytes:
         """What is in a file of the world; nothing if it is not there."""

@@ -81,8 +81,13 @@ from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.report import COMPLETED, DURATION, Report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Savepoint, SavepointError
+from anabranch.runtime.storage.record_log import LogDamaged
 from anabranch.runtime.values.texts import carried, original
 
+COULD_NOT_START = (
+    *(ForkError, StartError, InputChanged, SplitsError, SavepointError),
+    LogDamaged,  # which it was not a moment ago, when the folder was opened
+)
 SEED_BITS = 32
 TOKEN_BYTES = 32
 
@@ -297,7 +302,7 @@ class Agent:
             self.forker.keep_standby()
             await self.services.start(self._assignments.orders)
             await self._bring_up()
-        except (ForkError, StartError, InputChanged, SplitsError, SavepointError) as error:
+        except COULD_NOT_START as error:
             self._could_not_start(str(error))
         except OSError as error:
             self._could_not_start(f"cannot begin in {str(self.files.path)!r}: {error}")

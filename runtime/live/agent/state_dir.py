@@ -274,8 +274,9 @@ def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> R
 def _is_foreign(path: Path) -> bool:
     """Whether it is there and no run has left it that was killed before it had begun."""
     if path.name == HALF and store().is_file(path):
-        data = store().read(path)
-        return data[: len(_HALF_BEGINS)] != _HALF_BEGINS[: len(data)]
+        begun = store().read(path)[: len(_HALF_BEGINS)]
+        # A loss of power may leave zeros.
+        return begun not in (_HALF_BEGINS[: len(begun)], bytes(len(begun)))
     return _has_something(path)
 
 

@@ -3,6 +3,7 @@ run goes on from the disk, and the oracle finds what it finds where nothing has 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.journal.journal import Journal
 from anabranch.runtime.live.process import instance_process
-from anabranch.runtime.world.drawing import EXACTLY, Trial, drawn, ending
+from anabranch.runtime.world.drawing import EXACTLY, AgentDisk, Trial, drawn, ending
 from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.trial import WorldVerdict, judged
@@ -75,6 +76,20 @@ def leaving() -> Trial:
 def test_a_run_goes_on_from_what_the_disk_has(trial: Trial) -> None:
     found = judged(trial)
     assert found.verdict is WorldVerdict.VALID, found.text
+
+
+BAD_DISK = AgentDisk(full=0.05, unreadable=0.1, unsyncable=0.05, killed=0.02)
+
+
+def test_whatever_the_disk_does_to_the_agent_another_one_goes_on() -> None:
+    """It may wait for room, refuse to begin, give up, or die in the middle of a write."""
+    met: Counter[str] = Counter()
+    for seed in (2, 14, 33):
+        found = judged(replace(ending(drawn(seed)), agent_disk=BAD_DISK))
+        assert found.verdict is WorldVerdict.VALID, found.text
+        met += found.happened
+    wanted = {"full", "unreadable", "unsyncable", "killed"}
+    assert {f"agent's disk {kind}" for kind in wanted} - met.keys() == set()
 
 
 def acknowledges_before_it_syncs(patch: Patch) -> None:

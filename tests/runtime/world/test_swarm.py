@@ -52,7 +52,8 @@ def test_worlds_are_valid_and_everything_happens_in_them() -> None:
     tally = valid(0, ALL_KINDS)
     wanted = {"joins", "leaves", "moves", "hand-overs", "vetoes", "deaths", "kills", "host_kills"}
     wanted |= {"cuts", "hang_ups", "clogs", "deafs", "stops", "slows", "disk full", "disk killed"}
-    wanted |= {"halts", "hangs", "spins", "parent_stops"}
+    wanted |= {"halts", "hangs", "spins", "parent_stops", "agent's disk full"}
+    wanted |= {"agent's disk killed", "agent's disk unreadable"}
     assert wanted - (+tally.sums).keys() == set()
 
 
@@ -63,7 +64,7 @@ def test_worlds_are_valid_and_most_prove_something(first: int) -> None:
 
 def test_worlds_are_of_all_kinds() -> None:
     trials = [drawn(seed) for seed in range(200)]
-    assert len({trial.scene.name for trial in trials}) == 8
+    assert len({trial.scene.name for trial in trials}) == 9
     assert len({trial.delivery for trial in trials}) == 3
     assert any(trial.outlives_power for trial in trials)
     assert any(trial.ends and not trial.outlives_power for trial in trials)
@@ -72,6 +73,8 @@ def test_worlds_are_of_all_kinds() -> None:
     assert any(trial.hangs for trial in trials)
     assert any(trial.troubles.prey for trial in trials)
     assert any(trial.troubles.sudden for trial in trials)
+    assert any(trial.troubles.at_once for trial in trials)
+    assert any(trial.agent_disk.unsyncable for trial in trials)
     assert {bool(trial.troubles.kill) for trial in trials} == {False, True}
     graphs = [g for trial in trials if (g := getattr(trial.scene, "graph", None)) is not None]
     assert any(len(node.above) > 1 for graph in graphs for node in graph.nodes)
@@ -244,6 +247,19 @@ SOON = (
     "adds state sent again to its part",
     "does not perform Restarted",
     "leaves without asking",
+    "keeps children that nobody knows",
+    "overdraws credit",
+    "forgets what it held",
+    "settles before results are safe",
+    "counts one dead letter less",
+    "calls timers twice",
+    "calls timers again",
+    "does not hold event time back",
+    "forgets which tuple it tried",
+    "gives a claim twice",
+    "forgets what is left of a claim",
+    "makes too many",
+    "lets all go",
 )
 """Lapses that show soon; `scripts/swarm.py --lapses` finds all."""
 

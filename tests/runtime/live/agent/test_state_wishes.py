@@ -255,6 +255,14 @@ def test_a_run_that_was_killed_while_it_noted_what_it_is_is_in_nobodys_way(
     assert not any(folder.iterdir())
 
 
+def test_zeros_that_a_loss_of_power_has_left_of_that_are_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / "run.json.new").write_bytes(bytes(700))
+    state = open_state(three_operators(), Options(state=tmp_path))
+    assert state is not None
+    assert state.resumed is None
+    state.close()
+
+
 @pytest.mark.parametrize("span", [Span(1.0, 2.0), Span(2.0), None])
 def test_a_run_that_is_resumed_takes_the_span_that_it_has_begun_with(
     tmp_path: Path, span: Span | None

@@ -121,13 +121,13 @@ def test_the_table_shows_costs_a_summary_and_the_course(good: Path) -> None:
 
 
 def test_json_has_a_band_of_all_seeds_for_every_figure(good: Path) -> None:
-    arguments = ("--load", "350", "--capacity", "split=100", "--json")
+    arguments = ("--load", "35", "--capacity", "split=10", "--json")
     result = called("simulate", good, *arguments, *QUICK)
     found = json.loads(result.output)
     (settings,) = found["settings"]
     split = settings["operators"]["split"]
     assert found["seeds"] == [0, 1]
-    assert found["costs"]["split"] == {"capacity": 100.0, "selectivity": 1.0, "from": "given"}
+    assert found["costs"]["split"] == {"capacity": 10.0, "selectivity": 1.0, "from": "given"}
     assert found["costs"]["out"]["capacity"] is None
     for figure in ("instances", "load", "rate_in", "waiting", "messages"):
         band = split[figure]
@@ -137,7 +137,7 @@ def test_json_has_a_band_of_all_seeds_for_every_figure(good: Path) -> None:
 
 
 def test_settings_are_compared_side_by_side(good: Path) -> None:
-    arguments = ("--load", "300", "--capacity", "split=100", "--json", *QUICK)
+    arguments = ("--load", "30", "--capacity", "split=10", "--json", *QUICK)
     compared = ("--compare", "split.scale.max_instances=2 split.scale.target=0.8")
     found = json.loads(called("simulate", good, *arguments, *compared).output)
     as_it_is, other = found["settings"]
@@ -150,7 +150,7 @@ def test_settings_are_compared_side_by_side(good: Path) -> None:
 
 
 def test_the_seed_decides(good: Path) -> None:
-    arguments = ("--load", "350", "--capacity", "split=100", "--json", "--seeds", "1")
+    arguments = ("--load", "35", "--capacity", "split=10", "--json", "--seeds", "1")
     one, again, other = (
         called("simulate", good, *arguments, "--duration", "10", "--seed", seed).output
         for seed in ("1", "1", "2")
@@ -161,7 +161,7 @@ def test_the_seed_decides(good: Path) -> None:
 @pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs matplotlib")
 def test_a_picture_is_drawn(good: Path, tmp_path: Path) -> None:
     target = tmp_path / "pictures" / "forecast.svg"
-    arguments = ("--load", "350", "--capacity", "split=100", "--picture", target)
+    arguments = ("--load", "35", "--capacity", "split=10", "--picture", target)
     result = called("simulate", good, *arguments, "--compare", "split.scale.target=0.6", *QUICK)
     assert result.exit_code == 0, result.output
     drawn = target.read_text()

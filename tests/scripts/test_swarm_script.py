@@ -25,7 +25,7 @@ def test_invalid_seeds_are_kept_with_their_worlds_and_commands(
 ) -> None:
     keep = tmp_path / "failing.json"
     rule = "R11: a leaver ends without"
-    arguments = ["--seeds", "20", "--jobs", "1", "--break", rule, "--keep", str(keep)]
+    arguments = ["--seeds", "4", "--jobs", "1", "--break", rule, "--keep", str(keep)]
     assert swarm.main(arguments) == 1
     kept = json.loads(keep.read_text())
     assert kept["broken"] == rule
@@ -64,8 +64,9 @@ def test_lapses_that_are_missed_fail(
 
 
 def test_minutes_bound_a_swarm_without_a_number_of_seeds(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(swarm.CHUNK, "small", 2)
     assert swarm.main(["--minutes", "0.005", "--jobs", "1"]) == 0
     assert " of " not in capsys.readouterr().out.splitlines()[0]
 

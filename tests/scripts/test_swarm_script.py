@@ -25,7 +25,7 @@ def test_invalid_seeds_are_kept_with_their_worlds_and_commands(
 ) -> None:
     keep = tmp_path / "failing.json"
     rule = "R11: a leaver ends without"
-    arguments = ["--seeds", "4", "--jobs", "1", "--break", rule, "--keep", str(keep)]
+    arguments = ["--seeds", "20", "--jobs", "1", "--break", rule, "--keep", str(keep)]
     assert swarm.main(arguments) == 1
     kept = json.loads(keep.read_text())
     assert kept["broken"] == rule

@@ -219,7 +219,7 @@ def test_the_oracle_finds_what_is_wrong(harm: object, word: str) -> None:
 
 # -- what is broken ------------------------------------------------------------------------------
 
-LAPSE_SEEDS = 40
+LAPSE_SEEDS = 80
 SOON = (
     "acknowledges on receipt",
     "acknowledges before the journal",

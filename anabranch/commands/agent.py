@@ -123,7 +123,11 @@ def _config(file: Path | None, options: dict[str, Any]) -> AgentConfig:
         "log": "plain",
     }
     config = config_of(given, usual)
-    return msgspec.structs.replace(config, data=str(Path(config.data).expanduser().absolute()))
+    try:
+        data = Path(config.data).expanduser()
+    except RuntimeError:
+        raise WrongUsage(f"{given['data'].place}: {config.data}: no such user") from None
+    return msgspec.structs.replace(config, data=str(data.absolute()))
 
 
 def _text(file: Path) -> str:

@@ -24,7 +24,13 @@ M = TypeVar("M", bound="AgentMessage")
 
 
 def _with_port(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    return value if ":" in value else f"{value}:{BIND.rpartition(':')[2]}"
+    from anabranch.runtime.hosts.config import with_port
+
+    try:
+        return with_port(value)
+    except ValueError:
+        option = parameter.opts[0]
+        raise WrongUsage(f"{option}: expected HOST[:PORT], such as {BIND}; got {value!r}") from None
 
 
 def address_option(name: str) -> Callable[[F], F]:
@@ -51,13 +57,16 @@ token_option = click.option(
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """Tell what an agent refuses, or that there is none, as commands do."""
+    """Tell what an agent refuses, or that there is none, as commands do. So with words that cannot
+    be sent."""
     from anabranch.runtime.live.hosts.client import AgentError
 
     try:
         yield
     except AgentError as error:
         raise (WrongUsage if error.wrong else Refusal)(str(error)) from None
+    except UnicodeEncodeError as error:
+        raise WrongUsage(f"{error.object!a}: expected a text in UTF-8") from None
 
 
 def ask(at: str, token_file: Path | None, request: AgentMessage, kind: type[M]) -> M:

@@ -26,7 +26,7 @@ failed; 2 wrong usage, no such pipeline, or it has ended before.
 @click.command(epilog=EXAMPLES)
 @click.argument("pipeline", metavar="PIPELINE")
 @at_option
-@click.option("--now", is_flag=True, help="StopPipeline at once, and keep the run.")
+@click.option("--now", is_flag=True, help="Stop at once, and keep the run.")
 @token_option
 @json_option
 @click.pass_context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 
 import click
@@ -80,17 +81,24 @@ def _bundle(
     target: str, listed: tuple[Path, ...], name: str | None, settings: tuple[str, ...]
 ) -> Bundle:
     from anabranch.loading import LoadError, split_target
-    from anabranch.runtime.hosts.bundle import Bundle, syntax_error
+    from anabranch.runtime.hosts.bundle import BUNDLE_BYTES_MAX, FILES_MAX, Bundle, syntax_error
 
     try:
         path, variable = split_target(target)
     except LoadError as error:
         raise WrongUsage(str(error)) from None
     files = {path.name: _read(path, path.parent)}
+    size = 0
     for each in listed:
         for found in _files_in(each):
             file = _read(found, path.parent)
             files[file.path] = file
+            size += len(file.data)
+            if size > BUNDLE_BYTES_MAX or len(files) > FILES_MAX:
+                raise WrongUsage(
+                    f"--file {each}: more than {FILES_MAX:,} files or {BUNDLE_BYTES_MAX:,} bytes "
+                    "in all; send what the code needs, and put data where the host finds it"
+                )
     for file in files.values():
         if file.path.endswith(".py") and (wrong := syntax_error(file.path, file.data)):
             raise WrongUsage(wrong)
@@ -130,7 +138,10 @@ def _read(path: Path, folder: Path) -> BundleFile:
             "so that the pipeline finds it in the same place on the host"
         )
     try:
-        if (size := whole.stat().st_size) > BUNDLE_BYTES_MAX:
+        status = whole.stat()
+        if not S_ISREG(status.st_mode):
+            raise WrongUsage(f"{path}: expected a file that can be read again, or a folder")
+        if (size := status.st_size) > BUNDLE_BYTES_MAX:
             raise WrongUsage(
                 f"{path}: {size:,} bytes are more than may travel with a pipeline "
                 f"({BUNDLE_BYTES_MAX:,}); put it where the host finds it"

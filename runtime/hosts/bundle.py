@@ -50,7 +50,10 @@ class Bundle(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 def encoded(bundle: Bundle) -> bytes:
     """Equal bundles are equal bytes. Raises `BundleError`."""
     in_order = sorted(bundle.files, key=lambda file: file.path)
-    data = msgspec.msgpack.encode(msgspec.structs.replace(bundle, files=in_order))
+    try:
+        data = msgspec.msgpack.encode(msgspec.structs.replace(bundle, files=in_order))
+    except UnicodeEncodeError as error:
+        raise BundleError(f"{error.object!a}: expected a text in UTF-8") from None
     _check(bundle, len(data))
     return data
 
@@ -104,12 +107,15 @@ def syntax_error(path: str, data: bytes) -> str | None:
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         return f"{path}{f':{line}' if line else ''}: {getattr(error, 'msg', error)}"
+    except (MemoryError, RecursionError):
+        return f"{path}: an expression there is nested too deeply for Python"
     return None
 
 
 def needed(bundle: Bundle) -> dict[str, str]:
     """Modules that the code imports, by the place of the first import. Left out: what is in the
-    bundle, what Python has, and what is imported within `try`, which may do without."""
+    bundle, what Python has, and what is imported within `try`, which may do without, or for types
+    only."""
     own = {PurePosixPath(file.path).parts[0].removesuffix(".py") for file in bundle.files}
     found: dict[str, str] = {}
     for file in bundle.files:
@@ -123,15 +129,22 @@ def needed(bundle: Bundle) -> dict[str, str]:
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Try):
-            continue
+    open_nodes = [tree]
+    while open_nodes:
+        node = open_nodes.pop()
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module, node.lineno
-        else:
-            yield from _imports(node)
+        elif isinstance(node, ast.If) and _is_for_types(node.test):
+            open_nodes += reversed(node.orelse)
+        elif not isinstance(node, ast.Try):
+            open_nodes += reversed([*ast.iter_child_nodes(node)])
+
+
+def _is_for_types(test: ast.expr) -> bool:
+    """`TYPE_CHECKING`, or `typing.TYPE_CHECKING`."""
+    return getattr(test, "attr", getattr(test, "id", "")) == "TYPE_CHECKING"
 
 
 def lacks(missing: Iterable[tuple[str, str]], host: str) -> str:

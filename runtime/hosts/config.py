@@ -91,14 +91,15 @@ def _several(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-_WORD = f"a text of at most {NAME_CHARS_MAX} characters"
+_WORD = f"a text of at most {NAME_CHARS_MAX} characters that can be shown"
 _ADDRESS = f"HOST:PORT, such as {BIND}"
+_PATH = Annotated[str, Meta(pattern=r"\A[^\x00\ud800-\udfff]+\Z")]
 SETTINGS: dict[str, Setting] = {
     "name": Setting(Name, f"letters, digits, '.', '_' and '-', at most {NAME_CHARS_MAX}"),
     "region": Setting(Word, _WORD),
     "labels": Setting(
         Labels,
-        f"at most {LABELS_MAX} texts by name, such as camera=north",
+        f"at most {LABELS_MAX} texts by name, such as camera=north, each {_WORD}",
         lambda text: labels_of(_several(text)),
     ),
     "cores": Setting(Cores, "a whole number from 1 on", int),
@@ -110,7 +111,7 @@ SETTINGS: dict[str, Setting] = {
         f"at most {SEEDS_MAX} addresses, each {_ADDRESS}",
         _several,
     ),
-    "data": Setting(Annotated[str, Meta(min_length=1)], "the path of a folder"),
+    "data": Setting(_PATH, "the path of a folder, in UTF-8"),
     "warm": Setting(Annotated[int, Meta(ge=0, le=WARM_MAX)], f"a number from 0 to {WARM_MAX}", int),
     "log": Setting(Literal["plain", "json"], "plain or json"),
 }
@@ -159,10 +160,12 @@ def config_of(given: Mapping[str, Given], usual: Mapping[str, Any]) -> AgentConf
     config = AgentConfig(**values)
     for name in ("bind", "advertise", "seeds"):
         addresses = values[name] if name == "seeds" else [values[name]]
+        place = given[name].place if name in given else "the settings"
         for address in addresses:
             if not is_loopback(address):
-                place = given[name].place if name in given else "the settings"
                 raise ConfigError(f"{_whole(name, place)}: {address}: {NO_TLS}")
+            if name in given and name != "bind" and has_no_port(address):
+                raise ConfigError(f"{_whole(name, place)}: {address}: expected a port above 0")
     host = host_of(config, config.advertise, bytes(8), 2**40, "0.0.0")
     if (size := len(msgspec.msgpack.encode(host))) > HOST_BYTES_MAX:
         raise ConfigError(
@@ -195,6 +198,24 @@ def is_loopback(address: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def has_no_port(address: str) -> bool:
+    """Whether it may be listened at, and not be reached."""
+    return int(address.rpartition(":")[2]) == 0
+
+
+def with_port(text: str) -> str:
+    """Of an agent that is asked, the usual port if none is given. Raises `ValueError`."""
+    try:
+        alone = ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        address = text if ":" in text else f"{text}:{PORT}"
+    else:
+        address = f"[{alone}]:{PORT}" if alone.version == 6 else f"{alone}:{PORT}"
+    if has_no_port(msgspec.convert(address, Address)):
+        raise ValueError(text)
+    return address
 
 
 def _place(text: str, file: str, key: str) -> str:

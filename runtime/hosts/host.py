@@ -18,9 +18,12 @@ HOST_BYTES_MAX = 512
 KEY_BYTES = 8
 
 Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")]
-Word = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
-Address = Annotated[str, Meta(pattern=r"\A\S{1,255}:[0-9]{1,5}\Z")]
-"""`HOST:PORT`."""
+_HIDDEN = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+"""Characters that would change what a terminal shows besides, and what is no UTF-8."""
+Word = Annotated[str, Meta(pattern=rf"\A[^{_HIDDEN}]*\Z", max_length=NAME_CHARS_MAX)]
+_PORT = "(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
+Address = Annotated[str, Meta(pattern=rf"\A[!-~]{{1,255}}:{_PORT}\Z")]
+"""`HOST:PORT`. Port 0 is any free one, to listen at."""
 Labels = Annotated[dict[Word, Word], Meta(max_length=LABELS_MAX)]
 Cores = Annotated[int, Meta(ge=1, le=2**16)]
 MemoryMb = Annotated[int, Meta(ge=1, le=2**31)]

@@ -65,6 +65,8 @@ def test_wrong_settings_end_with_code_2_and_the_place(tmp_path: Path) -> None:
         (["--config", str(tmp_path / "no.toml")], "no.toml: No such file or directory"),
         (["--bind", "0.0.0.0:7433"], "--bind: 0.0.0.0:7433: an agent reaches, and is reached by"),
         (["--label", "camera"], "--label: expected KEY=VALUE; got 'camera'"),
+        (["--bind", "127.0.0.1:70000"], "--bind: expected HOST:PORT, such as 127.0.0.1:7433; got"),
+        (["--data", "~no.such.user/a"], "--data: ~no.such.user/a: no such user"),
         (["--memory-mb", "lots"], "--memory-mb: expected a whole number from 1 on; got 'lots'"),
     ]:
         refused = called("agent", *words, cwd=tmp_path)

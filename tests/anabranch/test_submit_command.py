@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections import Counter
@@ -146,6 +147,16 @@ def test_what_cannot_run_is_refused_with_a_reason_and_leaves_nothing(tmp_path: P
         assert (code, "more than may travel with a pipeline" in told) == (2, True)
         code, told = refused("submit", str(it), *to, "--file", "/etc/hostname")
         assert (code, "lies outside of" in told) == (2, True)
+        os.mkfifo(pipe := tmp_path / "pipe")
+        code, told = refused("submit", str(it), *to, "--file", str(pipe))
+        assert (code, "pipe: expected a file that can be read again" in told) == (2, True)
+        (many := tmp_path / "many").mkdir()
+        for number in range(1_001):
+            (many / str(number)).touch()
+        code, told = refused("submit", str(it), *to, "--file", str(many))
+        assert (code, "many: more than 1,000 files or" in told) == (2, True)
+        code, told = refused("submit", str(it), *to, "--set", "\udcff")
+        assert (code, "expected a text in UTF-8" in told) == (2, True)
         code, told = refused("submit", str(tmp_path / "its.py"), *to)
         assert (code, "did you mean" in told) == (2, True)
         assert refused("logs", "it", "--at", a.address) == (
@@ -190,3 +201,13 @@ def test_without_an_agent_every_command_says_so(tmp_path: Path) -> None:
         assert (code, "no agent answers at 127.0.0.1:9" in told) == (1, True)
     code, told = refused("status", "--at", "10.0.0.1")
     assert (code, "10.0.0.1:7433: an agent reaches" in told) == (2, True)
+
+
+def test_an_address_or_a_name_that_cannot_be_is_told_with_what_was_expected() -> None:
+    for words, told in [
+        (["status", "--at", "127.0.0.1:70000"], "--at: expected HOST[:PORT], such as 127.0.0.1:"),
+        (["hosts", "--at", "127.0.0.1:x"], "--at: expected HOST[:PORT], such as 127.0.0.1:7433"),
+        (["submit", "a.py", "--to", "127.0.0.1:"], "--to: expected HOST[:PORT], such as 127.0.0."),
+    ]:
+        code, message = refused(*words)
+        assert (code, message.startswith(f"anabranch: {told}")) == (2, True)

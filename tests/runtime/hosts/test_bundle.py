@@ -94,6 +94,10 @@ def f():
 """
     bundle = bundle_of({"a.py": code, "words/plain.py": b"import os.path\nimport scipy.x"})
     assert needed(bundle) == {"anabranch": "a.py:2", "scipy": "a.py:4", "cv2": "a.py:11"}
+    typed = b"if TYPE_CHECKING:\n    import numpy\nelse:\n    import cv2\nimport scipy\n"
+    assert needed(bundle_of({"a.py": typed})) == {"cv2": "a.py:4", "scipy": "a.py:5"}
+    deep = b"x = " + b".".join([b"a"] * 1_500) + b"\nimport cv2\n"
+    assert needed(bundle_of({"a.py": deep})) == {"cv2": "a.py:2"}
     told = lacks([("cv2", "a.py:11")], "press")
     assert told.startswith("host press does not have what the pipeline imports: 'cv2' (a.py:11)")
 
@@ -102,3 +106,10 @@ def test_a_file_that_is_no_python_is_told_with_its_line() -> None:
     assert syntax_error("a.py", b"x = 1") is None
     assert syntax_error("a.py", b"x = 1\ndef f(:\n") == "a.py:2: invalid syntax"
     assert syntax_error("a.py", b"\xff\xfe") is not None
+    assert syntax_error("a.py", b"x = " + b"-" * 200_000 + b"1") is not None
+    assert syntax_error("a.py", b"x = " + b".".join([b"a"] * 100_000)) is not None
+
+
+def test_what_is_no_utf_8_is_told() -> None:
+    with pytest.raises(BundleError, match="expected a text in UTF-8"):
+        encoded(bundle_of({"a.py": b"", "\udcff.txt": b""}))

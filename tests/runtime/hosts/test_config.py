@@ -15,6 +15,7 @@ from anabranch.runtime.hosts.config import (
     is_loopback,
     of_environment,
     of_file,
+    with_port,
 )
 
 USUAL: dict[str, Any] = {
@@ -100,6 +101,13 @@ def test_the_environment_counts_more_than_the_file() -> None:
         ("[labels]\ncamera = 3", "agent.toml:1: labels: expected at most 16 texts by name"),
         ('log = "jsno"', "agent.toml:1: log: expected plain or json; got 'jsno'"),
         ("warm = 65", "agent.toml:1: warm: expected a number from 0 to 64; got 65"),
+        ('bind = "127.0.0.1:65536"', "agent.toml:1: bind: expected HOST:PORT, such as"),
+        ('advertise = "127.0.0.1:99999"', "agent.toml:1: advertise: expected HOST:PORT, such as"),
+        ('seeds = ["127.0.0.1:0"]', "agent.toml:1: seeds: 127.0.0.1:0: expected a port above 0"),
+        ('advertise = "[::1]:0"', "agent.toml:1: advertise: [::1]:0: expected a port above 0"),
+        (r'region = "\u001b[2J"', "agent.toml:1: region: expected a text of at most 63"),
+        (r'labels = { a = "\u202e" }', "agent.toml:1: labels: expected at most 16 texts by name"),
+        (r'data = "a\u0000b"', "agent.toml:1: data: expected the path of a folder"),
     ],
 )
 def test_a_wrong_setting_is_told_with_its_place(text: str, told: str) -> None:
@@ -113,6 +121,9 @@ def test_a_wrong_variable_of_the_environment_is_named() -> None:
         config("", {"ANABRANCH_CORES": "many"})
     with pytest.raises(ConfigError, match="ANABRANCH_LABELS: expected at most 16 texts"):
         config("", {"ANABRANCH_LABELS": "camera"})
+    for name in ("REGION", "DATA", "LABELS"):
+        with pytest.raises(ConfigError, match=f"ANABRANCH_{name}: expected"):
+            config("", {f"ANABRANCH_{name}": "a=\udcff"})
 
 
 @pytest.mark.parametrize(
@@ -137,3 +148,12 @@ def test_labels_that_are_too_long_to_be_told_to_others_are_refused() -> None:
     labels = ", ".join(f'"{n:060}" = "{n:060}"' for n in range(8))
     with pytest.raises(ConfigError, match="at most 512 are told to other hosts; shorten"):
         config(f"labels = {{ {labels} }}")
+
+
+def test_an_agent_that_is_asked_listens_at_the_usual_port_unless_another_one_is_given() -> None:
+    assert with_port("127.0.0.1") == "127.0.0.1:7433"
+    assert with_port("localhost:65535") == "localhost:65535"
+    assert with_port("::1") == with_port("[::1]") == "[::1]:7433"
+    for wrong in ("127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:0", "", "a b"):
+        with pytest.raises(ValueError):
+            with_port(wrong)

@@ -24,13 +24,12 @@ M = TypeVar("M", bound="AgentMessage")
 
 
 def _with_port(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    from anabranch.runtime.hosts.config import with_port
+    from anabranch.runtime.hosts.config import ConfigError, with_port
 
     try:
         return with_port(value)
-    except ValueError:
-        option = parameter.opts[0]
-        raise WrongUsage(f"{option}: expected HOST[:PORT], such as {BIND}; got {value!r}") from None
+    except ConfigError as error:
+        raise WrongUsage(f"{parameter.opts[0]}: {error}") from None
 
 
 def address_option(name: str) -> Callable[[F], F]:

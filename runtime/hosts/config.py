@@ -10,6 +10,7 @@ import ipaddress
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -206,16 +207,17 @@ def has_no_port(address: str) -> bool:
 
 
 def with_port(text: str) -> str:
-    """Of an agent that is asked, the usual port if none is given. Raises `ValueError`."""
+    """Of an agent that is asked, the usual port if none is given. Raises `ConfigError`."""
     try:
         alone = ipaddress.ip_address(text.strip("[]"))
     except ValueError:
         address = text if ":" in text else f"{text}:{PORT}"
     else:
         address = f"[{alone}]:{PORT}" if alone.version == 6 else f"{alone}:{PORT}"
-    if has_no_port(msgspec.convert(address, Address)):
-        raise ValueError(text)
-    return address
+    with suppress(msgspec.ValidationError):
+        if not has_no_port(msgspec.convert(address, Address)):
+            return address
+    raise ConfigError(f"expected HOST[:PORT], such as {BIND}; got {text!r}")
 
 
 def _place(text: str, file: str, key: str) -> str:

@@ -155,5 +155,5 @@ def test_an_agent_that_is_asked_listens_at_the_usual_port_unless_another_one_is_
     assert with_port("localhost:65535") == "localhost:65535"
     assert with_port("::1") == with_port("[::1]") == "[::1]:7433"
     for wrong in ("127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:0", "", "a b"):
-        with pytest.raises(ValueError):
+        with pytest.raises(ConfigError, match=r"expected HOST\[:PORT\], such as"):
             with_port(wrong)

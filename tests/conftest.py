@@ -47,6 +47,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def unfrozen() -> Iterator[None]:
+    """For tests of what a template process finds by the garbage collector."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def files_of_the_dead(request: pytest.FixtureRequest) -> Iterator[None]:
     """Who dies within the process of a test closes nothing; it is closed here, after the test."""

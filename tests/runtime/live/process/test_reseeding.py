@@ -14,6 +14,8 @@ import pytest
 
 from anabranch.runtime.live.process.reseeding import generators, reseed
 
+pytestmark = pytest.mark.usefixtures("unfrozen")
+
 Draw = Callable[[], float]
 
 

@@ -233,6 +233,7 @@ def test_exits_are_described_as_a_user_knows_them() -> None:
     assert describe_exit(-63).startswith("was killed by ")
 
 
+@pytest.mark.usefixtures("unfrozen")
 async def test_processes_draw_different_random_numbers(behaviour: dict[str, object]) -> None:
     """From a generator with a seed, which only a function holds, too: the parent has found it."""
     import random

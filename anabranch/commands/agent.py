@@ -86,7 +86,7 @@ def run_agent(config: AgentConfig) -> None:
     """Raises `Refusal`, `WrongUsage`."""
     from anabranch import __version__
     from anabranch.runtime.live.hosts.agent_log import AgentLog
-    from anabranch.runtime.live.hosts.data_folder import FolderError
+    from anabranch.runtime.live.hosts.data_folder import FolderError, FolderFull
     from anabranch.runtime.live.hosts.host_agent import AgentFailed, HostAgent
 
     async def run() -> None:
@@ -96,7 +96,7 @@ def run_agent(config: AgentConfig) -> None:
     try:
         asyncio.run(run())
     except FolderError as error:
-        raise WrongUsage(str(error)) from None
+        raise (Refusal if isinstance(error, FolderFull) else WrongUsage)(str(error)) from None
     except AgentFailed as error:
         raise Refusal(str(error)) from None
 

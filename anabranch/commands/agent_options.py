@@ -69,13 +69,15 @@ def asking() -> Iterator[None]:
 
 
 def ask(at: str, token_file: Path | None, request: AgentMessage, kind: type[M]) -> M:
-    """The reply of the agent. Raises `Refusal`, `WrongUsage`."""
+    """The reply of the agent to what only its user may ask. Raises `Refusal`, `WrongUsage`."""
 
     async def asked() -> M:
         from anabranch.runtime.hosts.pipelines import FRAME_BYTES_MAX
-        from anabranch.runtime.live.hosts.client import agent_at
+        from anabranch.runtime.live.hosts.client import AgentError, agent_at
 
         async with agent_at(at, token_file, FRAME_BYTES_MAX) as agent:
+            if agent.unproved:
+                raise AgentError(agent.unproved, wrong=True)
             agent.ask(request)
             return await agent.reply(kind)
 

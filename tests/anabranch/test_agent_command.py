@@ -74,6 +74,17 @@ def test_wrong_settings_end_with_code_2_and_the_place(tmp_path: Path) -> None:
         assert told in refused.stderr
 
 
+def test_a_folder_that_cannot_be_used_is_told_before_and_after_the_start(tmp_path: Path) -> None:
+    words = ["agent", "--name", "a", "--bind", "127.0.0.1:0", "--data"]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "pipelines").touch()
+    refused = called(*words, str(tmp_path / "a"), cwd=tmp_path)
+    assert (refused.returncode, "Traceback" in refused.stderr) == (1, False)
+    assert f"anabranch: cannot use {tmp_path}/a/pipelines: File exists" in refused.stderr
+    refused = called(*words, str(tmp_path / "a" / "pipelines"), cwd=tmp_path)
+    assert (refused.returncode, "cannot be used: File exists" in refused.stderr) == (2, True)
+
+
 def test_hosts_without_an_agent_says_so(tmp_path: Path) -> None:
     refused = called("hosts", "--at", "127.0.0.1:9", cwd=tmp_path)
     assert refused.returncode == 1

@@ -132,7 +132,7 @@ def test_what_cannot_run_is_refused_with_a_reason_and_leaves_nothing(tmp_path: P
         started.append(a)
         to = ["--to", a.address]
         for text, code, told in [
-            ("x = 1\n", 2, "on host a: anabranch: it.py holds no pipeline"),
+            ("x = 1\n", 2, "on host a: it.py holds no pipeline"),
             ("def f(:\n", 2, "anabranch: it.py:1: invalid syntax"),
             ("import no_such_thing\n", 2, "host a does not have what the pipeline imports"),
             ("raise OSError('no camera')\n", 2, "no camera"),

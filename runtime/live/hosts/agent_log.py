@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import Any, TextIO
 
 import msgspec
@@ -16,7 +17,7 @@ class AgentLog:
     def __init__(self, host: str, *, as_json: bool, out: TextIO | None = None) -> None:
         self._host = host
         self._as_json = as_json
-        self._out = out or sys.stderr
+        self.out = out or sys.stderr
 
     def say(self, event: str, text: str, **facts: Any) -> None:
         """`event`: a word for programs that read the log."""
@@ -26,4 +27,5 @@ class AgentLog:
             text = msgspec.json.encode(line).decode()
         else:
             text = f"{self._host}: {text}"
-        print(text, file=self._out, flush=True)
+        with suppress(OSError):  # a reader that is gone, or a full disk, ends no agent
+            print(text, file=self.out, flush=True)

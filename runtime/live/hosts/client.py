@@ -24,11 +24,13 @@ from anabranch.runtime.hosts.requests import (
     mac_of,
 )
 from anabranch.runtime.live.hosts.data_folder import TOKEN, FolderError, secret_in
-from anabranch.runtime.live.hosts.request_server import say
+from anabranch.runtime.live.hosts.request_server import UNPROVED, say
 from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.ports import clock
 
 DIAL_S = 10.0
+REPLY_S = 180.0
+"""Longer than an agent waits for the begin or the end of a run."""
 S = TypeVar("S", bound=AgentMessage)
 
 
@@ -41,11 +43,11 @@ class AgentError(Exception):
 
 
 class HostAgentClient:
-    """The agent at an address, once both sides have proved who they are. `proved`: this side knows
-    the agent's secret."""
+    """The agent at an address, once both sides have proved who they are. `unproved`: why this side
+    may ask only for what all may know; "" if it knows the agent's secret."""
 
-    def __init__(self, stream: FrameStream, address: str, *, proved: bool) -> None:
-        self.proved = proved
+    def __init__(self, stream: FrameStream, address: str, unproved: str) -> None:
+        self.unproved = unproved
         self._stream = stream
         self._address = address
 
@@ -58,7 +60,17 @@ class HostAgentClient:
 
     async def reply(self, *kinds: type[S]) -> S:
         """Of one of these kinds. Raises `AgentError`."""
-        return await _received(self._stream, self._address, *kinds)
+        try:
+            async with asyncio.timeout(REPLY_S):
+                return await _received(self._stream, self._address, *kinds)
+        except ConnectionError:
+            how = "has ended the connection"
+        except TimeoutError:
+            how = f"has not replied for {REPLY_S:.0f} s"
+        raise AgentError(
+            f"the agent at {self._address} {how}; the request may have been carried out, which "
+            "`anabranch status` shows when the agent answers again"
+        )
 
 
 @asynccontextmanager
@@ -76,16 +88,21 @@ async def agent_at(
         raise AgentError(f"no agent answers at {address}; `anabranch agent` starts one") from None
     try:
         async with asyncio.timeout(DIAL_S):
-            proved = await _handshake(stream, address, token_file)
+            unproved = await _handshake(stream, address, token_file)
         stream.allow(frame_bytes_max)
-        yield HostAgentClient(stream, address, proved=proved)
+        yield HostAgentClient(stream, address, unproved)
     except TimeoutError:
         raise AgentError(f"what listens at {address} does not answer as an agent does") from None
+    except ConnectionError:
+        raise AgentError(
+            f"what listens at {address} has ended the connection; it is no agent of this version, "
+            "or one that ends or has too much to do"
+        ) from None
     finally:
         stream.close()
 
 
-async def _handshake(stream: FrameStream, address: str, token_file: Path | None) -> bool:
+async def _handshake(stream: FrameStream, address: str, token_file: Path | None) -> str:
     stream.send(GREETING)
     challenge = await _received(stream, address, Challenge)
     secret = _secret(challenge, token_file)
@@ -94,10 +111,10 @@ async def _handshake(stream: FrameStream, address: str, token_file: Path | None)
     say(stream, Proof(mine, proof))
     welcome = await _received(stream, address, Welcome)
     if secret is None:
-        return False
+        return UNPROVED.format(file=challenge.token_file)
     if not is_proved(secret, "agent", welcome.mac, challenge.nonce, mine):
         raise AgentError(f"what listens at {address} is not the agent whose token this is")
-    return True
+    return ""
 
 
 def _secret(challenge: Challenge, token_file: Path | None) -> bytes | None:
@@ -105,10 +122,11 @@ def _secret(challenge: Challenge, token_file: Path | None) -> bytes | None:
     named = Path(challenge.token_file)
     try:
         if token_file is not None:
-            return secret_in(token_file)
-        return secret_in(named) if named.is_absolute() and named.name == TOKEN else None
+            return secret_in(token_file, f"copy {named} anew, for its user only (mode 0600)")
+        is_one = named.is_absolute() and named.name == TOKEN and "\0" not in challenge.token_file
+        return secret_in(named) if is_one else None
     except FolderError as error:
-        raise AgentError(str(error)) from None
+        raise AgentError(str(error), wrong=token_file is not None) from None
     except OSError as error:
         if token_file is None:
             return None
@@ -116,9 +134,10 @@ def _secret(challenge: Challenge, token_file: Path | None) -> bytes | None:
 
 
 async def _received(stream: FrameStream, address: str, *kinds: type[S]) -> S:
+    """Raises `AgentError`, `ConnectionError`."""
     body = await stream.receive()
     if body is None:
-        raise AgentError(f"what listens at {address} has ended the connection")
+        raise ConnectionError
     union: Any = RequestFailed
     for kind in kinds:
         union |= kind

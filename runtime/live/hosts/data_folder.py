@@ -7,13 +7,16 @@ token           a secret, for commands of the same user
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from anabranch.runtime.hosts.host import KEY_BYTES
 from anabranch.runtime.ports import clock
@@ -29,9 +32,13 @@ class FolderError(ValueError):
     """The folder cannot be used. The message says why, and what can be done."""
 
 
+class FolderFull(FolderError):
+    """It may have room later."""
+
+
 class HostFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    key: bytes
-    incarnation: int
+    key: Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
+    incarnation: Annotated[int, Meta(ge=0, lt=2**61)]
 
 
 class DataFolder:
@@ -71,27 +78,27 @@ def open_folder(path: Path) -> DataFolder:
             lock.close()
             raise
     except OSError as error:
-        raise FolderError(
-            f"data folder {str(path)!r} cannot be used: {error.strerror}; name another one with "
-            "--data"
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise (FolderFull if is_full else FolderError)(
+            f"data folder {str(path)!r} cannot be used: {error.strerror}; "
+            f"{'make room there, or ' if is_full else ''}name another one with --data"
         ) from None
     return folder
 
 
-def secret_in(path: Path) -> bytes:
+NEW_TOKEN = "remove it, so that the agent makes another one when it starts again"
+
+
+def secret_in(path: Path, remedy: str = NEW_TOKEN) -> bytes:
     """Of a file with a token, which only its user may read. Raises `FolderError`, `OSError`."""
     status = store().status(path)
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise FolderError(
-            f"{path} can be read by other users, so it is no secret any more; remove it, so that "
-            "the agent makes another one when it starts again"
+            f"{path} can be read by other users, so it is no secret any more; {remedy}"
         )
     text = store().read(path).decode("ascii", "replace").strip()
     if not re.fullmatch(rf"[0-9a-f]{{{2 * TOKEN_BYTES}}}", text):
-        raise FolderError(
-            f"{path} holds no token of an agent; remove it, so that the agent makes one when it "
-            "starts again"
-        )
+        raise FolderError(f"{path} holds no token of an agent; {remedy}")
     return bytes.fromhex(text)
 
 

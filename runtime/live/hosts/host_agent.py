@@ -31,7 +31,7 @@ from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.data_folder import DataFolder, open_folder
 from anabranch.runtime.live.hosts.door import Door
 from anabranch.runtime.live.hosts.gossip import GOSSIP, Gossip, Told
-from anabranch.runtime.live.hosts.pipeline_desk import PipelineDesk
+from anabranch.runtime.live.hosts.pipeline_desk import PipelineDesk, in_words
 from anabranch.runtime.live.hosts.pipelines import Pipelines
 from anabranch.runtime.live.hosts.request_server import RequestServer, say
 from anabranch.runtime.live.hosts.stream import FrameStream
@@ -82,7 +82,7 @@ class HostAgent:
             advertised = address if config.advertise == config.bind else config.advertise
             me = host_of(config, advertised, folder.key, folder.incarnation, self.version)
             membership = HostMembership(me, config.seeds, clock.chance(), clock.monotonic())
-            self._gossip = Gossip(membership, self._tell, folder.keep, is_loopback)
+            self._gossip = Gossip(membership, self._tell, self._keep, is_loopback)
             self._take_signals()
             self._log.say(
                 "started",
@@ -96,6 +96,8 @@ class HostAgent:
                 await self._over
             except ValueError as error:
                 raise AgentFailed(str(error)) from None
+            except OSError as error:
+                raise AgentFailed(f"cannot use {in_words(error)}") from None
             finally:
                 await asyncio.gather(self._gossip.leave(), self._pipelines.close())
                 door.close()
@@ -129,6 +131,16 @@ class HostAgent:
 
     async def _take_part(self, stream: FrameStream) -> None:
         await self._gossip.answer(stream)
+
+    def _keep(self, incarnation: int) -> None:
+        """A host that cannot keep its incarnation may say nothing more."""
+        try:
+            self._folder.keep(incarnation)
+        except OSError as error:
+            self._gossip.close()
+            if not self._over.done():
+                text = f"cannot write to {self._folder.path}: {error.strerror}; make room there"
+                self._over.set_exception(AgentFailed(text))
 
     def _tell(self, told: Told) -> None:
         match told:

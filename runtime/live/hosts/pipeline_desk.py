@@ -48,12 +48,19 @@ class PipelineDesk:
         return PipelinesKnown([status])
 
 
+def in_words(error: OSError) -> str:
+    place = f"{error.filename}: " if error.filename else ""
+    return f"{place}{error.strerror or error}"
+
+
 def _replied(work: Callable[[Any], Awaitable[AgentMessage]]) -> Handler:
     async def handle(request: Any, stream: FrameStream) -> None:
         try:
             reply = await work(request)
         except PipelineRefused as refused:
             reply = RequestFailed(str(refused), refused.wrong)
+        except OSError as error:
+            reply = RequestFailed(f"the agent cannot do it: {in_words(error)}", wrong=False)
         say(stream, reply)
         await stream.drained()
 

@@ -37,7 +37,8 @@ class PipelineEnd(msgspec.Struct, frozen=True):
 
 
 class PipelineRecord(msgspec.Struct, frozen=True):
-    """`begun`: a run of it has been seen at work. `end`: None while it is to run."""
+    """`begun`: a run of it has been seen at work. `ending`: how its run was told to end. `end`:
+    None while it is to run."""
 
     name: str
     version: str
@@ -46,6 +47,7 @@ class PipelineRecord(msgspec.Struct, frozen=True):
     settings: list[str]
     submitted_at: str
     begun: bool = False
+    ending: str = ""
     end: PipelineEnd | None = None
 
     @property
@@ -80,12 +82,9 @@ class PipelineFolder:
         return store().exists(self.state / RUN)
 
     def note(self, **changes: object) -> None:
-        """Return when it is on the disk."""
+        """Return when it is on the disk. Raises `OSError`; then it is known to this process."""
         self.record = msgspec.structs.replace(self.record, **changes)
         replace_file(self.path / RECORD, msgspec.json.encode(self.record))
-
-    def end(self, state: str, message: str) -> None:
-        self.note(end=PipelineEnd(state, message, now()))
 
     def log(self, data: bytes) -> None:
         """Add to the log, of which an older part gives way."""

@@ -12,17 +12,14 @@ import asyncio
 import difflib
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from anabranch.runtime.hosts.bundle import Bundle, BundleError, lacks, needed, opened
 from anabranch.runtime.hosts.pipelines import PipelineStatus
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.attendance import END, STOP, RunProcess
+from anabranch.runtime.live.hosts.attended import STOPPED, Attended, figures_of
 from anabranch.runtime.live.hosts.pipeline_folder import PipelineFolder, all_in, id_of, unpack
 from anabranch.runtime.ports.disk import store
 
@@ -39,8 +36,6 @@ ASK_EVERY_S = 0.2
 WAIT_S, WAIT_MAX_S = 1.0, 60.0
 """Before a process that was killed begins again: doubled each time, and 1 s after one that has
 begun its run."""
-WRONG_USAGE, STOPPED = 2, 130
-"""Exit codes of `anabranch run`."""
 
 
 class PipelineRefused(Exception):
@@ -49,26 +44,6 @@ class PipelineRefused(Exception):
     def __init__(self, message: str, *, wrong: bool = True) -> None:
         super().__init__(message)
         self.wrong = wrong
-
-
-@dataclass(slots=True)
-class Attended:
-    """A pipeline. `task`: keeps its process running; None once it has ended."""
-
-    folder: PipelineFolder
-    task: asyncio.Task[None] | None = None
-    process: RunProcess | None = None
-    starts: int = 0
-    ending: str = ""
-    """END or STOP: what it was told to do."""
-    message: str = ""
-    """Why it waits."""
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-    """It has begun, or ended."""
-
-    @property
-    def id(self) -> str:
-        return self.folder.record.id
 
 
 class Pipelines:
@@ -81,24 +56,25 @@ class Pipelines:
         self._host = host
         self._command = command
         self._warm = warm
-        self._log = log
+        self.log = log
         self._all: dict[str, Attended] = {}
         self._closing = False
+        self._unpacking: set[str] = set()
 
     def __len__(self) -> int:
         return sum(one.task is not None for one in self._all.values())
 
     def resume(self) -> None:
-        """Go on with all that had not ended when the agent did. Raises `ValueError`."""
+        """Go on with all that had not ended when the agent did. Raises `OSError`, `ValueError`."""
         store().make_folder(self._parent, 0o700, parents=True)
         for folder in all_in(self._parent):
-            one = self._all[folder.record.id] = Attended(folder)
+            one = self._all[folder.record.id] = Attended(folder, self.log)
             if folder.record.end is not None:
                 continue
             if folder.is_kept or not (folder.record.begun or store().exists(folder.report)):
                 self._start(one)
             else:  # the agent was killed when the run had ended, and before it knew
-                folder.end(*self._verdict(one, 0))
+                one.end(*one.verdict(0))
 
     async def close(self) -> None:
         """Stop all runs and keep them."""
@@ -123,23 +99,26 @@ class Pipelines:
             bundle = opened(data, version)
         except BundleError as error:
             raise PipelineRefused(str(error)) from None
-        one = self._all.get(id_of(bundle.name, version))
-        if one is not None and one.task is not None:
+        name = id_of(bundle.name, version)
+        one = self._all.get(name)
+        if (one is not None and one.task is not None) or name in self._unpacking:
             raise PipelineRefused(
-                f"{one.id} runs on {self._host} already: this version was submitted before; "
-                f"`anabranch status {one.id}` shows it"
+                f"{name} runs on {self._host} already: this version was submitted before; "
+                f"`anabranch status {name}` shows it"
             )
         self._check(bundle)
         is_new = one is None
-        one = await self._unpacked(bundle, version) if one is None else one
-        one.folder.note(end=None, begun=False)
+        if one is None:
+            one = await self._unpacked(bundle, version)
+        else:
+            one.note(end=None, begun=False, ending="")
         self._start(one)
         await self._begun_or_ended(one)
         end = one.folder.record.end
         if end is not None and end.state == "failed" and not one.folder.record.begun:
             if is_new:
                 del self._all[one.id]
-                one.folder.remove()
+                one.remove()
             raise PipelineRefused(f"on host {self._host}: {end.message}")
         return await self.status_of(one)
 
@@ -147,6 +126,8 @@ class Pipelines:
         missing = [(n, place) for n, place in needed(bundle).items() if not _is_there(n)]
         if missing:
             raise PipelineRefused(lacks(missing, self._host))
+        if self._closing:
+            raise PipelineRefused(f"{self._host} is about to end; submit it again", wrong=False)
         if len(self) >= PIPELINES_MAX:
             raise PipelineRefused(
                 f"{PIPELINES_MAX} pipelines run on {self._host}, which is the most; stop one first",
@@ -156,13 +137,17 @@ class Pipelines:
     async def _unpacked(self, bundle: Bundle, version: str) -> Attended:
         made: list[PipelineFolder] = []
         name = id_of(bundle.name, version)
+        self._unpacking.add(name)
         try:
             await store().in_thread(lambda: made.append(unpack(self._parent, bundle, version)))
         except OSError as error:
             raise PipelineRefused(
-                f"{self._host} cannot unpack {name}: {error.strerror}", wrong=False
+                f"{self._host} cannot unpack {name} in {self._parent}: {error.strerror}",
+                wrong=False,
             ) from None
-        return self._all.setdefault(name, Attended(made[0]))
+        finally:
+            self._unpacking.discard(name)
+        return self._all.setdefault(name, Attended(made[0], self.log))
 
     async def _begun_or_ended(self, one: Attended) -> None:
         with suppress(TimeoutError):
@@ -183,7 +168,7 @@ class Pipelines:
         record = one.folder.record
         if record.end is not None:
             state, message = record.end.state, record.end.message
-            figures = _figures_of(one.folder.report)
+            figures = figures_of(one.folder.report)
         elif process is None:
             state, message = "waiting", one.message
         else:
@@ -209,14 +194,14 @@ class Pipelines:
         one = self._one(wanted)
         if one.task is None:
             raise PipelineRefused(f"{one.id} has ended: {one.folder.record.end.state}")  # type: ignore[union-attr]
-        one.ending = STOP if at_once else END
+        one.note(ending=STOP if at_once else END)
         if one.process is not None:
-            one.process.tell(one.ending)
+            one.process.tell(one.folder.record.ending)
         else:
             one.task.cancel()
         await asyncio.wait([one.task], timeout=STOP_S)
         if one.folder.record.end is None and one.process is None:
-            one.folder.end("stopped", "it was stopped while it waited to begin again")
+            one.end("stopped", "it was stopped while it waited to begin again")
         return await self.status_of(one)
 
     def log_lines(self, wanted: str, count: int) -> tuple[str, list[str]]:
@@ -245,7 +230,7 @@ class Pipelines:
     # -- processes -------------------------------------------------------------------------
 
     def _start(self, one: Attended) -> None:
-        one.ending = one.message = ""
+        one.message = ""
         one.news.clear()
         one.task = asyncio.create_task(self._keep_running(one), name=f"pipeline {one.id}")
         one.task.add_done_callback(lambda _: self._over(one))
@@ -257,18 +242,25 @@ class Pipelines:
     async def _keep_running(self, one: Attended) -> None:
         wait_s = WAIT_S
         while True:
-            code = await self._run_once(one)
+            code, why = 0, ""
+            try:
+                code = await self._run_once(one)
+            except OSError as error:
+                why = f"its process cannot begin: {error.strerror}"
+                one.news.set()
             if self._closing:
                 return
-            if code >= 0 and (code != STOPPED or one.ending):
-                one.folder.end(*self._verdict(one, code))
-                end = one.folder.record.end
-                assert end is not None
-                self._log.say(end.state, f"pipeline {one.id} {_ended(end)}", pipeline=one.id)
+            if not why and code >= 0 and (code != STOPPED or one.folder.record.ending):
+                state, message = one.verdict(code)
+                one.end(state, message)
+                text = f"pipeline {one.id} has {state}{message and f': {message}'}"
+                self.log.say(state, text, pipeline=one.id)
                 return
             how = f"by signal {-code}" if code < 0 else "from outside"
-            one.message = f"its process was ended {how}; it begins again in {wait_s:.0f} s"
-            self._log.say("waiting", f"pipeline {one.id}: {one.message}", pipeline=one.id)
+            one.message = (
+                f"{why or f'its process was ended {how}'}; it begins again in {wait_s:.0f} s"
+            )
+            self.log.say("waiting", f"pipeline {one.id}: {one.message}", pipeline=one.id)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_MAX_S)
 
@@ -279,10 +271,12 @@ class Pipelines:
         settings = [word for each in record.settings for word in ("--set", each)]
         options = ["--state", "../state", "--resume-or-begin", "--report", "../report.json"]
         begins = [*self._command, target, *options, "--warm", str(self._warm), *settings]
-        process = await RunProcess.begin([*begins, "--attended"], folder.files, folder.log)
+        process = await RunProcess.begin([*begins, "--attended"], folder.files, one.add_output)
         one.process = process
         one.starts += 1
-        self._log.say("begins", f"pipeline {one.id} begins", pipeline=one.id, pid=process.pid)
+        if record.ending:  # the process before was killed while it ended
+            process.tell(record.ending)
+        self.log.say("begins", f"pipeline {one.id} begins", pipeline=one.id, pid=process.pid)
         watch = asyncio.create_task(self._watch_begin(one, process), name=f"begin of {one.id}")
         try:
             return await process.ended()
@@ -296,27 +290,9 @@ class Pipelines:
                 break
             await asyncio.sleep(ASK_EVERY_S)
         if not one.folder.record.begun:
-            one.folder.note(begun=True)
+            one.note(begun=True)
         one.news.set()
-        self._log.say("runs", f"pipeline {one.id} runs", pipeline=one.id)
-
-    def _verdict(self, one: Attended, code: int) -> tuple[str, str]:
-        """State and message of a run that has ended."""
-        figures = _figures_of(one.folder.report)
-        if figures is None and code == 0:
-            return "finished", "its report was lost with the agent of then"
-        if code == STOPPED:
-            return "stopped", "stopped at once; submitting the same version again goes on with it"
-        if code == 0:
-            return "finished", ""
-        told = figures and figures["failure"]
-        lines = [line for line in one.folder.last_lines(50) if line.strip()]
-        own = [line for line in lines if line.startswith("anabranch: ")]
-        return "failed", str(told or (own or lines or [f"exit code {code}"])[-1])
-
-
-def _ended(end: Any) -> str:
-    return f"has {end.state}" + (f": {end.message}" if end.message else "")
+        self.log.say("runs", f"pipeline {one.id} runs", pipeline=one.id)
 
 
 def _is_there(module: str) -> bool:
@@ -324,25 +300,3 @@ def _is_there(module: str) -> bool:
         return find_spec(module) is not None
     except (ImportError, ValueError):
         return False
-
-
-def _figures_of(report: Path) -> dict[str, Any] | None:
-    """Of a run that has ended."""
-    try:
-        found = msgspec.json.decode(store().read(report))
-    except (OSError, msgspec.DecodeError):
-        return None
-    ledger = found["ledger"]
-    return {
-        "phase": "ended",
-        "seconds": found["seconds"],
-        "read": ledger["tuples_in"],
-        "delivered": ledger["tuples_out"],
-        "dead_letters": ledger["dead_letters"],
-        "lost": ledger["lost"],
-        "duplicated": ledger["duplicated"],
-        "ended": found["ended"],
-        "ended_by": found["ended_by"],
-        "failure": found["failure"],
-        "resumed": found["resumed"],
-    }

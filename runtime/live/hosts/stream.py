@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import cast
 
 from anabranch.runtime.live.link.link import FrameBuffer, LinkError, framed
@@ -16,6 +17,8 @@ from anabranch.runtime.ports.sockets import transport
 
 WAITING_MAX = 8
 """Frames that have come and are not read."""
+UNREAD_S = 20.0
+"""For the other end to take what was sent; then the stream is cut off."""
 
 
 class FrameStream(asyncio.Protocol):
@@ -30,6 +33,7 @@ class FrameStream(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._frames: deque[bytes] = deque()
         self._over = False
+        self._cut_off: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
         self._writable = asyncio.Event()
         self.broken = False
@@ -61,13 +65,18 @@ class FrameStream(asyncio.Protocol):
             self._transport.write(framed(body, self._buffer.bytes_max))
 
     async def drained(self) -> None:
-        """Return when the other end can take more, or has gone."""
-        await self._writable.wait()
+        """Return when the other end can take more, has gone, or takes nothing for `UNREAD_S`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(UNREAD_S):
+                await self._writable.wait()
 
     def close(self) -> None:
-        """What was sent still goes out."""
-        if self._transport is not None:
+        """What was sent still goes out, within `UNREAD_S`."""
+        if self._transport is not None and not self._over:
             self._transport.close()
+            if self._transport.get_write_buffer_size() and self._cut_off is None:
+                loop = asyncio.get_running_loop()
+                self._cut_off = loop.call_later(UNREAD_S, self._transport.abort)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports behave like asyncio's and do not inherit from them.
@@ -98,5 +107,7 @@ class FrameStream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._over = True
+        if self._cut_off is not None:
+            self._cut_off.cancel()
         self._writable.set()
         self._news.set()

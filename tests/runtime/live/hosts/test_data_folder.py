@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from anabranch.runtime.live.hosts import data_folder
 from anabranch.runtime.live.hosts.data_folder import (
     HOST,
     TOKEN,
     FolderError,
+    FolderFull,
     open_folder,
     secret_in,
 )
@@ -58,6 +61,13 @@ def test_what_is_damaged_is_told_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / HOST).write_text('{"key": 3}')
     with pytest.raises(FolderError, match=r"host.json is damaged: .*; remove it"):
         open_folder(tmp_path)
+    for wrong in (
+        '{"key": "AAAA", "incarnation": 1}',
+        '{"key": "AAAAAAAAAAA=", "incarnation": -1}',
+    ):
+        (tmp_path / HOST).write_text(wrong)
+        with pytest.raises(FolderError, match=r"host.json is damaged: .*; remove it"):
+            open_folder(tmp_path)
     (tmp_path / HOST).unlink()
     (tmp_path / TOKEN).write_text("secret")
     with pytest.raises(FolderError, match="holds no token of an agent; remove it"):
@@ -68,3 +78,14 @@ def test_a_path_that_cannot_be_a_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FolderError, match=r"file/data' cannot be used: Not a directory"):
         open_folder(tmp_path / "file" / "data")
+
+
+def test_a_full_disk_is_told_apart_from_a_wrong_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(data_folder, "replace_file", full)
+    with pytest.raises(FolderFull, match="No space left on device; make room there, or"):
+        open_folder(tmp_path)

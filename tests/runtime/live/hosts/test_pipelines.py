@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from anabranch.runtime.hosts.bundle import Bundle, BundleFile, encoded, version_
 from anabranch.runtime.hosts.pipelines import PipelineStatus
 from anabranch.runtime.live.hosts import pipeline_folder, pipelines
 from anabranch.runtime.live.hosts.agent_log import AgentLog
+from anabranch.runtime.live.hosts.attendance import RunProcess
 from anabranch.runtime.live.hosts.pipelines import PipelineRefused, Pipelines
 from tests.runtime.processes import LINUX, PATIENCE_S, ROOT
 
@@ -71,6 +74,13 @@ def bundle(code: str = "", name: str = "a") -> tuple[bytes, str]:
     return data, version_of(data)
 
 
+def printed(there: Pipelines) -> str:
+    """The log of the agent."""
+    out = there.log.out
+    assert isinstance(out, io.StringIO)
+    return out.getvalue()
+
+
 async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():  # noqa: ASYNC110 - of a process
@@ -108,7 +118,7 @@ async def test_a_pipeline_that_cannot_run_is_refused_in_its_words_and_leaves_not
     tmp_path: Path,
 ) -> None:
     async with host(tmp_path) as there:
-        with pytest.raises(PipelineRefused, match=r"on host press: anabranch: a.py holds no pip"):
+        with pytest.raises(PipelineRefused, match=r"on host press: a.py holds no pip"):
             await there.submit(*bundle("wrong"))
         assert await there.statuses("") == []
         assert [*(tmp_path / "pipelines").iterdir()] == []
@@ -259,3 +269,85 @@ async def test_a_log_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         lines = there.log_lines(begun.id, 10_000)[1]
         assert lines[-1] == "line 0199"
         assert 90 < len(lines) < 210
+
+
+async def test_one_version_that_is_submitted_twice_at_once_is_unpacked_once(tmp_path: Path) -> None:
+    async with host(tmp_path) as there:
+        both = await asyncio.gather(
+            there.submit(*bundle()), there.submit(*bundle()), return_exceptions=True
+        )
+        (refused,) = [each for each in both if isinstance(each, BaseException)]
+        assert "runs on press already: this version was submitted before" in str(refused)
+        assert (await only(there)).state == "running"
+
+
+async def test_nothing_begins_on_a_host_that_is_about_to_end(tmp_path: Path) -> None:
+    async with host(tmp_path) as there:
+        await there.close()
+        with pytest.raises(PipelineRefused, match="press is about to end") as raised:
+            await there.submit(*bundle())
+        assert not raised.value.wrong
+        assert await there.statuses("") == []
+
+
+async def test_a_run_that_was_told_to_end_does_so_after_its_death_and_that_of_its_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipelines, "WAIT_S", 0.05)
+    monkeypatch.setattr(pipelines, "STOP_S", 0.05)
+    async with host(tmp_path) as there:
+        for name in ("a", "b"):
+            begun = await there.submit(*bundle(name=name))
+            assert begun.pid is not None
+            os.kill(begun.pid, signal.SIGSTOP)  # it does not hear that it is to end
+            await there.stop(name, at_once=False)
+            if name == "a":
+                os.kill(begun.pid, signal.SIGKILL)
+                await until(lambda: len(there) == 0)
+                assert (await only(there)).state == "finished"
+        monkeypatch.setattr(pipelines, "CLOSE_S", 0.05)
+    async with host(tmp_path) as there:
+        await until(lambda: len(there) == 0)
+        assert [status.state for status in await there.statuses("")] == ["finished", "finished"]
+
+
+async def test_a_disk_that_takes_no_record_and_no_log_ends_no_pipeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with host(tmp_path) as there:
+        monkeypatch.setattr(pipeline_folder.PipelineFolder, "log", full)
+        unpacked = pipeline_folder.unpack
+
+        def then_full(*words: Any) -> Any:
+            folder = unpacked(*words)
+            monkeypatch.setattr(pipeline_folder, "replace_file", full)
+            return folder
+
+        monkeypatch.setattr(pipelines, "unpack", then_full)
+        assert (await there.submit(*bundle())).state == "running"
+        assert (await there.stop("a", at_once=False)).state == "finished"
+        said = printed(there)
+        assert said.count("what it prints is lost: No space left on device") == 1
+        assert "cannot write to" in said
+
+
+async def test_a_process_that_cannot_begin_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipelines, "WAIT_S", 0.05)
+    begin, failures = RunProcess.begin, [OSError(errno.EAGAIN, "no more processes")]
+
+    async def begun(*words: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await begin(*words)
+
+    monkeypatch.setattr(RunProcess, "begin", begun)
+    async with host(tmp_path) as there:
+        waits = await there.submit(*bundle())
+        assert (waits.state, waits.starts) == ("waiting", 0)
+        assert waits.message.startswith("its process cannot begin: no more processes; it begins")
+        await until(lambda: there.log_lines("a", 1)[1] == ["begins new"])

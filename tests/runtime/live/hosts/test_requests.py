@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,11 +23,15 @@ from anabranch.runtime.hosts.requests import (
     is_proved,
     mac_of,
 )
+from anabranch.runtime.live.hosts import client
+from anabranch.runtime.live.hosts import stream as stream_module
 from anabranch.runtime.live.hosts.client import AgentError, agent_at
 from anabranch.runtime.live.hosts.data_folder import TOKEN
 from anabranch.runtime.live.hosts.door import Door
 from anabranch.runtime.live.hosts.request_server import RequestServer, say
 from anabranch.runtime.live.hosts.stream import FrameStream
+from anabranch.runtime.live.link.link import framed
+from tests.runtime.processes import PATIENCE_S
 
 SECRET = bytes(range(32))
 
@@ -196,3 +201,70 @@ async def test_nobody_there_is_told_with_the_command_that_starts_one() -> None:
         await done("127.0.0.1:9", Look())
     with pytest.raises(AgentError, match="this machine only"):
         await done("10.0.0.1:7433", Look())
+
+
+async def test_an_agent_that_goes_or_does_not_reply_is_told_with_what_may_have_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Leaver(Desk):
+        async def look(self, request: Look, stream: FrameStream) -> None:
+            await asyncio.sleep(seconds)
+
+    for seconds, told in (
+        (0.0, "has ended the connection; the"),
+        (60.0, "not replied for 0 s; the"),
+    ):
+        monkeypatch.setattr(client, "REPLY_S", 10.0 if not seconds else 0.1)
+        leaver = Leaver(tmp_path / TOKEN)
+        leaver.address = await leaver.door.open("127.0.0.1:0")
+        with pytest.raises(AgentError, match=f"{told} request may have been carried out"):
+            await done(leaver.address, Look())
+        leaver.door.close()
+
+
+async def test_a_copy_of_the_token_that_is_none_is_told_as_wrong_usage(tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    copy.write_text("no token")
+    async with desk(tmp_path) as there:
+        for mode, told in ((0o644, "can be read by other users"), (0o600, "holds no token")):
+            copy.chmod(mode)
+            with pytest.raises(AgentError, match=f"{told}.*; copy .*token anew") as raised:
+                await done(there.address, Look(), copy)
+            assert raised.value.wrong
+
+
+async def test_a_path_of_a_token_that_cannot_be_is_not_read(tmp_path: Path) -> None:
+    async with desk(tmp_path) as there:
+        there.token_file = Path("/a\0/token")
+        there.server = RequestServer(
+            lambda nonce: Challenge(nonce, "press", "1", "/a\0/token"),
+            SECRET,
+            {Look: there.look},
+            {},
+            2**20,
+        )
+        false = Door({GREETING: there.server.serve})
+        assert await done(await false.open("127.0.0.1:0"), Look()) == "seen"
+        false.close()
+
+
+async def test_an_end_that_takes_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "UNREAD_S", 0.1)
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def fill(stream: FrameStream) -> None:
+        stream.allow(2**26)
+        stream.send(bytes(2**25))
+        await stream.drained()
+        stream.close()
+        while await stream.receive() is not None:
+            pass
+        ended.set_result(None)
+
+    door = Door({GREETING: fill})
+    host, _, port = (await door.open("127.0.0.1:0")).rpartition(":")
+    with socket.create_connection((host, int(port))) as deaf:
+        deaf.sendall(framed(GREETING))
+        async with asyncio.timeout(PATIENCE_S):
+            await ended
+    door.close()

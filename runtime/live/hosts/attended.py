@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,9 @@ class Attended:
         told = figures and figures["failure"]
         lines = [line for line in self.folder.last_lines(50) if line.strip()]
         own = [line for line in lines if line.startswith("anabranch: ")]
-        last = str(told or (own or lines or [f"exit code {code}"])[-1])
-        return "failed", last.removeprefix("anabranch: ")
+        reasons = [line for before, line in pairwise(lines) if ": failed after " in before]
+        last = str(told or (own or reasons or lines or [f"exit code {code}"])[-1])
+        return "failed", last.strip().removeprefix("anabranch: ")
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:

@@ -38,6 +38,9 @@ print("begins", "resumed" if (state / "run.json").exists() else "new", flush=Tru
 if "wrong" in code:
     print("anabranch: a.py holds no pipeline")
     sys.exit(2)
+if "fails" in code:
+    print("a: failed after 0.2 s\\n  operator 'x': no disk\\nthe run is kept in ../state")
+    sys.exit(1)
 state.mkdir(exist_ok=True)
 (state / "run.json").write_text("{{}}")
 attendance.attend(
@@ -351,3 +354,11 @@ async def test_a_process_that_cannot_begin_is_tried_again(
         assert (waits.state, waits.starts) == ("waiting", 0)
         assert waits.message.startswith("its process cannot begin: no more processes; it begins")
         await until(lambda: there.log_lines("a", 1)[1] == ["begins new"])
+
+
+async def test_a_run_that_could_not_write_its_report_has_failed_for_the_reason_that_it_printed(
+    tmp_path: Path,
+) -> None:
+    async with host(tmp_path) as there:
+        with pytest.raises(PipelineRefused, match=r"on host press: operator 'x': no disk$"):
+            await there.submit(*bundle("fails"))

@@ -40,6 +40,8 @@ ENDED = ("was killed by SIGKILL", "was stopped", "hung for")
 LATE = "was not ready within"
 """Of a founder that hangs before the run has begun: the run is refused, for it may be that its
 functions never open."""
+NO_ROOM = "No space left on device"
+"""An instance that begins waits for no room: it dies, which counts as any death in a row."""
 HANG_S = 2.0
 
 
@@ -176,7 +178,9 @@ def _verdict(trial: Trial, world: World, report: Report) -> tuple[WorldVerdict, 
     if report.failure is not None:
         why = (*ENDED, LATE) if trial.hangs else ENDED
         by_troubles = trial.troubles.kill and any(how in report.failure for how in why)
-        return WorldVerdict.UNKNOWN if by_troubles else WorldVerdict.INVALID, report.failure
+        by_disk = trial.full and NO_ROOM in report.failure
+        verdict = WorldVerdict.UNKNOWN if by_troubles or by_disk else WorldVerdict.INVALID
+        return verdict, report.failure
     try:
         found = results(trial, world)
     except ValueError as error:

@@ -269,9 +269,14 @@ def test_a_run_whose_agent_is_killed_goes_on_with_each_message_once(
             finally:
                 run.send_signal(signal.SIGKILL)
                 run.wait(PATIENCE_S)
-        run = subprocess.Popen([*command, "--resume"], cwd=tmp_path, stderr=subprocess.DEVNULL)
+        run = subprocess.Popen(
+            [*command, "--resume"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert run.stdout is not None
+        assert b"goes on" in run.stdout.readline()  # from now on it knows what Ctrl-C is
         until(lambda: len(found(out)) == 3001)
         run.send_signal(signal.SIGINT)
         assert run.wait(PATIENCE_S) in (0, 130)
+        run.stdout.close()
     assert found(out) == Counter(range(-1, 3000))
     assert not os.path.exists(tmp_path / "state" / "mqtt-taken-0")

@@ -10,7 +10,12 @@ from anabranch.runtime.world.observer import _is_finished
 
 @pytest.mark.parametrize(
     ("state", "finished"),
-    [(Finished(frozenset(), frozenset()), True), (Gone(reason="finished"), True), (Gone(), False), (Idle(), False)],
+    [
+        (Finished(frozenset(), frozenset()), True),
+        (Gone(reason="finished"), True),
+        (Gone(), False),
+        (Idle(), False),
+    ],
 )
 def test_a_sink_that_has_finished_is_gone_and_one_that_has_left_has_not_finished(
     state: State, finished: bool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import gc
 import io
 import os
@@ -19,6 +18,7 @@ from anabranch import __version__
 from anabranch.commands.failing import DONE, INTERRUPTED, OutputLost
 from anabranch.commands.telling import flush_all
 from anabranch.runtime.reporting.standard_output import STDOUT
+from anabranch.runtime.values.hints import hint
 
 COMMANDS = {
     "run": "Run a pipeline until its input ends.",
@@ -77,11 +77,10 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            near = difflib.get_close_matches(name, COMMANDS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"commands: {', '.join(COMMANDS)}"
+            way = hint(name, COMMANDS, "commands")
             if ".py" in name:
-                hint = f"did you mean 'anabranch run {name}'?"
-            ctx.fail(f"no command {name!r}; {hint}")
+                way = f"did you mean 'anabranch run {name}'?"
+            ctx.fail(f"no command {name!r}; {way}")
         return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **extra: Any) -> Any:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anabranch
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.hints import hint
 
 _UNEXPECTED = re.compile(r"^(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 _DEFINERS = {"source", "map", "flat_map", "filter", "fuse", "sink"}
@@ -102,9 +103,7 @@ def _unknown_option(text: str) -> str | None:
         return None
     parameters = inspect.signature(target).parameters.values()
     known = [p.name for p in parameters if p.default is not p.empty]
-    near = difflib.get_close_matches(option, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
-    return f"there is no option {option!r} here; {hint}"
+    return f"there is no option {option!r} here; {hint(option, known)}"
 
 
 def _suggestion(error: BaseException, text: str) -> str:

@@ -3,7 +3,6 @@ operator; and what several seeds say together."""
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.reporting.report import Report, read_report
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.hints import hint
 from anabranch.runtime.values.worker_pool import worker_pool
 from anabranch.runtime.world.forecast import forecast
 from anabranch.runtime.world.forecast_values import (
@@ -62,7 +62,7 @@ def curves_of(pipeline: Pipeline, texts: Sequence[str]) -> dict[str, Curve]:
         name, equals, rest = text.partition("=")
         if equals and ":" not in name and "/" not in name:
             if name not in sources:
-                raise ForecastError(f"--load: no source {name!r}{_hint(name, sources)}")
+                raise ForecastError(f"--load: no source {name!r}; {hint(name, sources)}")
             found[name] = _curve(rest)
         else:
             found |= dict.fromkeys(sources, _curve(text))
@@ -129,8 +129,8 @@ def costs_of(
     for kind, by_name in named.items():
         for name in by_name:
             if name not in pipeline.operators:
-                hint = _hint(name, pipeline.operators)
-                raise ForecastError(f"--{kind}: no operator {name!r}{hint}")
+                way = hint(name, pipeline.operators)
+                raise ForecastError(f"--{kind}: no operator {name!r}; {way}")
     run = None if report is None else _read(report)
     found = {}
     for operator in pipeline.operators.values():
@@ -312,9 +312,3 @@ not all can be sent to a process."""
 
 def _do(number: int) -> Forecast:
     return _tasks[number]()
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    names = list(map(str, known))
-    near = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names)}"

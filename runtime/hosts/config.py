@@ -5,7 +5,6 @@ A setting keeps the place that it comes from, so that a wrong one is told with i
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 import tomllib
@@ -29,6 +28,7 @@ from anabranch.runtime.hosts.host import (
     Name,
     Word,
 )
+from anabranch.runtime.values.hints import hint
 
 PORT = 7433
 BIND = f"127.0.0.1:{PORT}"
@@ -127,9 +127,8 @@ def of_file(text: str, file: str) -> dict[str, Given]:
         raise ConfigError(f"{file}: no TOML: {error}") from None
     for key in found:
         if key not in SETTINGS:
-            near = difflib.get_close_matches(key, SETTINGS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(SETTINGS)}"
-            raise ConfigError(f"{_place(text, file, key)}: no setting {key!r}; {hint}")
+            place = _place(text, file, key)
+            raise ConfigError(f"{place}: no setting {key!r}; {hint(key, SETTINGS)}")
     return {key: Given(value, _place(text, file, key)) for key, value in found.items()}
 
 

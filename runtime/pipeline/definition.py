@@ -5,7 +5,6 @@ A mistake is reported with the operator's name before anything runs.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.plan.spec import EventTime
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError, check_number, no_function
+from anabranch.runtime.values.hints import hint
 from anabranch.runtime.values.path_names import path_of
 
 if TYPE_CHECKING:
@@ -150,9 +150,8 @@ class Definition:
     def _known(self, operator: str) -> OperatorName:
         if operator in self.operators:
             return OperatorName(operator)
-        near = difflib.get_close_matches(operator, list(self.operators), 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(self.operators)}"
-        raise PipelineError(f"pipeline {self.name!r} has no operator {operator!r}; {hint}")
+        way = hint(operator, self.operators)
+        raise PipelineError(f"pipeline {self.name!r} has no operator {operator!r}; {way}")
 
     def checked(self, operator: Operator) -> Operator:
         """The operator, if it is valid by itself. Raises `PipelineError`."""

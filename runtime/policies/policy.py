@@ -17,7 +17,6 @@ A policy of one's own is a class like those that are shipped, and is used in the
 
 from __future__ import annotations
 
-import difflib
 import re
 from abc import ABC, abstractmethod
 from dataclasses import Field, dataclass, field, fields, replace
@@ -34,8 +33,9 @@ from typing import (
     get_type_hints,
 )
 
-from anabranch.runtime.policies.settings import check_setting, hint
+from anabranch.runtime.policies.settings import check_setting
 from anabranch.runtime.values.checks import PipelineError, check_number
+from anabranch.runtime.values.hints import hint
 
 if TYPE_CHECKING:
     from random import Random
@@ -268,9 +268,7 @@ class Scale:
             return self if type(self.policy) is kind else replace(self, policy=kind())
         known = [f.name for f in fields(self)]
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            raise PipelineError(f"scale has no setting {name!r}{hint}")
+            raise PipelineError(f"scale has no setting {name!r}; {hint(name, known)}")
         changes: dict[str, Any] = {name: value}
         return replace(self, **changes)
 

@@ -15,7 +15,6 @@ choice.
 
 from __future__ import annotations
 
-import difflib
 import heapq
 import math
 import re
@@ -23,6 +22,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn, get_args
+
+from anabranch.runtime.values.hints import hint
 
 Action = Literal["duplicate", "leave", "hand_over", "move"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -88,7 +89,7 @@ class Script:
                 _fail(
                     statement.line,
                     f"no operator {statement.operator!r} that can have several instances",
-                    _hint(statement.operator, known),
+                    hint(statement.operator, known),
                 )
         free = tuple(name for name in known if name not in bound)
         return heapq.merge(
@@ -160,7 +161,7 @@ def _order(words: list[str], text: str, line: int) -> tuple[str, Action, int]:
         if action == wanted:
             break
     else:
-        _fail(line, f"no action {wanted!r}", _hint(wanted, ACTIONS))
+        _fail(line, f"no action {wanted!r}", hint(wanted, ACTIONS))
     if len(words) == 2:
         return operator, action, 1
     if action != "duplicate":
@@ -176,8 +177,8 @@ def _seconds(word: str, line: int) -> float:
     except ValueError:
         seconds = math.nan
     if not (math.isfinite(seconds) and seconds >= 0):
-        hint = _hint(word, ["every"]) if word.isalpha() else f"got {word!r}"
-        _fail(line, "expected seconds after the start", hint)
+        remedy = hint(word, ["every"]) if word.isalpha() else f"got {word!r}"
+        _fail(line, "expected seconds after the start", remedy)
     return seconds
 
 
@@ -188,10 +189,5 @@ def _expand(statement: Statement, known: tuple[str, ...]) -> Iterator[Scripted]:
             yield Scripted(at, name, statement.action, statement.n)
 
 
-def _hint(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), 1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
-
-
-def _fail(line: int, message: str, hint: str) -> NoReturn:
-    raise ScriptError(f"scale script, line {line}: {message}; {hint}")
+def _fail(line: int, message: str, remedy: str) -> NoReturn:
+    raise ScriptError(f"scale script, line {line}: {message}; {remedy}")

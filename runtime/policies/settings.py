@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import Field, field
 from types import NoneType, UnionType
 from typing import Any, get_args
@@ -46,12 +44,6 @@ def range_of(each: Field[Any]) -> str:
     words = {"least": "{:g} or more", "above": "above {:g}", "most": "at most {:g}"}
     words |= {"below": "below {:g}"}
     return " and ".join(words[b].format(known[b]) for b in words if b in known)
-
-
-def hint(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    near = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
 
 
 def check_setting(policy: str, each: Field[Any], kind: Any, value: object) -> None:

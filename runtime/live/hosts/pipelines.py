@@ -9,7 +9,6 @@ submit ─▶ bundle checked ─▶ unpacked ─▶ process ─▶ it answers: t
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ from anabranch.runtime.live.hosts.attendance import END, STOP, RunProcess
 from anabranch.runtime.live.hosts.attended import STOPPED, Attended, figures_of
 from anabranch.runtime.live.hosts.pipeline_folder import PipelineFolder, all_in, id_of, unpack
 from anabranch.runtime.ports.disk import store
+from anabranch.runtime.values.hints import hint
 
 PIPELINES_MAX = 100
 """That run at a time."""
@@ -221,10 +221,8 @@ class Pipelines:
         found = [one for one in self._all.values() if wanted in (one.id, one.folder.record.name)]
         if not found:
             names = [*self._all, *(one.folder.record.name for one in self._all.values())]
-            near = difflib.get_close_matches(wanted, names, 1)
-            known = ", ".join(self._all) or "none"
-            hint = f"did you mean {near[0]!r}?" if near else f"there: {known}"
-            raise PipelineRefused(f"host {self._host} has no pipeline {wanted!r}; {hint}")
+            way = hint(wanted, dict.fromkeys(names), "there")
+            raise PipelineRefused(f"host {self._host} has no pipeline {wanted!r}; {way}")
         return found
 
     # -- processes -------------------------------------------------------------------------

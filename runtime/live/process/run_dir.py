@@ -31,7 +31,7 @@ ABANDONED_AFTER_S = 60.0
 REMOVED_WITHIN_S = 2.0
 """How long it may take to remove what a killed run has left."""
 REMOVING = ".removing-"
-"""Before the number of the process which removes the folder, in its name meanwhile."""
+"""In the name of a folder meanwhile, before eight characters which no other removal has."""
 
 
 class RunFolder(Protocol):
@@ -122,7 +122,8 @@ def _remove_all(folder: Path) -> None:
     nothing. The lock and the mark last: a later run finishes a removal that is interrupted."""
     with suppress(OSError):
         if REMOVING not in folder.name:
-            folder = folder.rename(folder.with_name(f"{folder.name}{REMOVING}{os.getpid()}"))
+            unlike_any = f"{folder.name}{REMOVING}{clock.secret(4).hex()}"
+            folder = folder.rename(folder.with_name(unlike_any))
         for path in [*folder.iterdir()]:
             if path.name in (MARK, LOCK):
                 continue

@@ -64,6 +64,19 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next_run(
     assert not any(path for path in base.iterdir() if any(path.iterdir()))
 
 
+def test_a_second_removal_does_not_wait_for_an_interrupted_one(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of the two folders is listed first."""
+    with monkeypatch.context() as patch:
+        killed_after(1, patch)
+        with suppress(Killed):
+            remove_unless_used(left(base))
+    again = left(base)
+    remove_unless_used(again)
+    assert not again.exists()
+
+
 class Killed(BaseException):
     """In the place of SIGKILL."""
 

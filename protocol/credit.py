@@ -82,7 +82,7 @@ class Grant:
         )
 
     @property
-    def worth_telling(self) -> bool:
+    def worth_stating_when_idle(self) -> bool:
         """Whether a sender should hear that nothing is left here: if a sixteenth of the window has
         been processed since the last statement. Less makes no difference to it."""
         return self.tuples_done - self.done_stated >= self.tuples_window // 16

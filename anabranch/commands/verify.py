@@ -33,7 +33,7 @@ processes die, at any moment and anywhere, all of this holds for their next inca
 \b
 Examples:
   anabranch verify                                  the small scopes, in seconds
-  anabranch verify --scope deep                     those of the design, in minutes
+  anabranch verify --scope deep                     those of the design, in hours
   anabranch verify --scope "1,2,1 joins=1 leaves=2 tuples=1"
   anabranch verify --instances 1,2,2 --joins 1 --leaves 3 --tuples 2
   anabranch verify --instances 1,2,2 --keyed 1,2 --moves 2 --tuples 2

@@ -154,7 +154,7 @@ class Observer:
         siblings = [s for x, s in self._states.items() if x.operator == me.operator]
         active = sum(isinstance(s, Active) for s in siblings)
         leaves = isinstance(before, Active) and isinstance(state, ClosingIn | Draining | ClosingOut)
-        ends = any(map(_is_finished, siblings))
+        ends = any(map(is_finished, siblings))
         if leaves and not ends and active < scale.min_instances:
             yield f"B1: {me} leaves, and only {active} of {scale.min_instances} stay"
         if isinstance(state, Active) and active > scale.max_instances:
@@ -235,6 +235,6 @@ def _is_busy(state: State) -> bool:
     return not isinstance(state, Gone)
 
 
-def _is_finished(state: State) -> bool:
+def is_finished(state: State) -> bool:
     """The stream has ended for it; a sink is gone at once then."""
     return isinstance(state, Finished) or (isinstance(state, Gone) and state.reason == "finished")

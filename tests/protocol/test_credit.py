@@ -63,16 +63,16 @@ def test_credit_returns_only_for_what_has_been_worked_off() -> None:
     assert not grant.worth_stating
 
 
-def test_that_nothing_is_left_is_worth_telling_when_a_sixteenth_of_the_window_was_done() -> None:
+def test_that_nothing_is_left_is_worth_stating_when_a_sixteenth_of_the_window_was_done() -> None:
     grant = Grant(1600, 800)
     grant.state()
     grant.done(99, 1)
-    assert not grant.worth_telling
+    assert not grant.worth_stating_when_idle
     grant.done(1, 1)
-    assert grant.worth_telling
+    assert grant.worth_stating_when_idle
     assert not grant.worth_stating
     grant.state()
-    assert not grant.worth_telling
+    assert not grant.worth_stating_when_idle
 
 
 def test_bytes_alone_make_a_statement_worth_it() -> None:

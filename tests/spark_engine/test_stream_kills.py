@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,9 @@ class Driver:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
 
     def workers(self) -> list[int]:
         """Python processes that Spark has forked."""
@@ -96,7 +99,23 @@ class Driver:
         return found
 
 
-def test_killed_drivers_and_workers_leave_no_trace_in_results(tmp_path: Path) -> None:
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[], Driver]]:
+    """Starts drivers; those that still run when the test has failed are killed, and what they
+    have started ends with them."""
+    with contextlib.ExitStack() as started:
+
+        def one() -> Driver:
+            driver = Driver(tmp_path)
+            started.callback(driver.kill)
+            return driver
+
+        yield one
+
+
+def test_killed_drivers_and_workers_leave_no_trace_in_results(
+    tmp_path: Path, start: Callable[[], Driver]
+) -> None:
     if not Path("/proc").is_dir():
         pytest.skip("workers are found by /proc")
     try:
@@ -108,7 +127,7 @@ def test_killed_drivers_and_workers_leave_no_trace_in_results(tmp_path: Path) ->
     lines = [f"{n} {key}" for n, key in enumerate(keys)]
     (tmp_path / "lines.txt").write_text("\n".join(lines) + "\nno line\n")
 
-    first = Driver(tmp_path)
+    first = start()
     first.until_committed(1)
     killed = first.workers()
     assert killed, "no worker was found, so this says nothing"
@@ -118,7 +137,7 @@ def test_killed_drivers_and_workers_leave_no_trace_in_results(tmp_path: Path) ->
     first.until_committed(first.last() + 2)
     first.kill()
     done = first.last()
-    second = Driver(tmp_path)
+    second = start()
     _, said = second.process.communicate(timeout=DEADLINE_S)
     assert second.process.returncode == 0, said
     assert second.last() > done + 1

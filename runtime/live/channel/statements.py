@@ -58,7 +58,7 @@ class Statements:
     def when_worth(self, *, idle: bool) -> None:
         """Something was processed. `idle`: nothing is left here, which may be news, too: senders
         prefer an instance that has nothing to do."""
-        if self._grant.worth_stating or (idle and self._grant.worth_telling):
+        if self._grant.worth_stating or (idle and self._grant.worth_stating_when_idle):
             self.now()
         elif idle:
             self.later()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.protocol.states import Finished, Gone, Idle, State
-from anabranch.runtime.world.observer import _is_finished
+from anabranch.runtime.world.observer import is_finished
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from anabranch.runtime.world.observer import _is_finished
 def test_a_sink_that_has_finished_is_gone_and_one_that_has_left_has_not_finished(
     state: State, finished: bool
 ) -> None:
-    assert _is_finished(state) is finished
+    assert is_finished(state) is finished

@@ -30,6 +30,7 @@ COMMANDS = {
     "report": "Write reports of runs as tables of Parquet files.",
     "policies": "List the policies by which operators scale.",
     "agent": "Run the agent of this host, which knows other hosts.",
+    "ca": "Make certificates for hosts and for people.",
     "hosts": "Show the hosts that an agent knows.",
     "submit": "Send a pipeline to the agent of a host, which runs it.",
     "status": "Show what the pipelines of a host do.",

@@ -81,7 +81,7 @@ from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.report import COMPLETED, DURATION, Report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Savepoint, SavepointError
-from anabranch.runtime.storage.record_log import LogDamaged
+from anabranch.runtime.storage.record_log import CannotSync, LogDamaged
 from anabranch.runtime.values.texts import carried, original
 
 COULD_NOT_START = (
@@ -304,7 +304,7 @@ class Agent:
             await self._bring_up()
         except COULD_NOT_START as error:
             self._could_not_start(str(error))
-        except OSError as error:
+        except (OSError, CannotSync) as error:
             self._could_not_start(f"cannot begin in {str(self.files.path)!r}: {error}")
         else:
             if not self.course.is_over:

@@ -18,7 +18,7 @@ Examples:
 \b
 The agent asks each run. States: starting, running, ending (its input has ended), closing, waiting
 (its process has died and begins again soon), silent (its process is there and does not answer),
-finished, stopped, failed.
+finished, stopped, failed, damaged (what the host has kept of it cannot be read).
 Exit code: 0 done, 1 no agent answers, 2 wrong usage or no such pipeline.
 """
 

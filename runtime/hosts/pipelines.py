@@ -42,9 +42,10 @@ class PipelineStatus(msgspec.Struct, frozen=True):
     """What the agent has found out by asking the run just now.
 
     `state`: starting, running, ending (its input has ended), waiting (its process has died and
-    begins again soon), silent (its process is there and does not answer), finished, stopped or
-    failed. `run`: figures of the run that answered, or of the report of one that has ended; None
-    without either. `message`: why it failed, or waits. `starts`: processes that it has had.
+    begins again soon), silent (its process is there and does not answer), finished, stopped,
+    failed, or damaged (what the host has kept of it cannot be read). `run`: figures of the run that
+    answered, or of the report of one that has ended; None without either. `message`: why it failed,
+    waits, or is damaged. `starts`: processes that it has had.
     """
 
     id: str

@@ -73,7 +73,9 @@ class Attended:
         if code == 0:
             return "finished", ""
         told = figures and figures["failure"]
-        lines = [line for line in self.folder.last_lines(50) if line.strip()]
+        lines = []
+        with self._told("cannot read the log in"):
+            lines = [line for line in self.folder.last_lines(50) if line.strip()]
         own = [line for line in lines if line.startswith("anabranch: ")]
         reasons = [line for before, line in pairwise(lines) if ": failed after " in before]
         last = str(told or (own or reasons or lines or [f"exit code {code}"])[-1])

@@ -73,6 +73,8 @@ class HostAgent:
         """Until SIGTERM or Ctrl-C. Raises `AgentFailed`, `FolderError`."""
         config = self.config
         self._folder = folder = open_folder(Path(config.data))
+        for damaged in folder.damaged:
+            self._log.say("damaged", damaged)
         try:
             parent = folder.path / "pipelines"
             self._pipelines = Pipelines(parent, config.name, self._command, config.warm, self._log)
@@ -94,8 +96,6 @@ class HostAgent:
             try:
                 self._pipelines.resume()
                 await self._over
-            except ValueError as error:
-                raise AgentFailed(str(error)) from None
             except OSError as error:
                 raise AgentFailed(f"cannot use {in_words(error)}") from None
             finally:

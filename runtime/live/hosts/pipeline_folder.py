@@ -23,7 +23,8 @@ from anabranch.runtime.storage.replaced import replace_file
 from anabranch.runtime.storage.state_folder import RUN
 
 RECORD, FILES, STATE, REPORT, LOG = "pipeline.json", "files", "state", "report.json", "log"
-UNFINISHED = "new-"
+UNFINISHED = ".new-"
+"""Before names of folders that are being unpacked; no pipeline has such a name."""
 LOG_BYTES_MAX = 4 * 2**20
 """Of one of the two files of a log."""
 
@@ -55,8 +56,22 @@ class PipelineRecord(msgspec.Struct, frozen=True):
         return id_of(self.name, self.version)
 
 
+def readable(name: str) -> str:
+    """A name on the disk as text: it may be no UTF-8, and may have characters that a terminal
+    obeys."""
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
 def id_of(name: str, version: str) -> str:
     return f"{name}@{version[:VERSION_CHARS]}"
+
+
+class DamagedFolder(ValueError):
+    """What is no folder of a pipeline, or has a record that cannot be read. `place`: the file."""
+
+    def __init__(self, place: Path, why: str) -> None:
+        super().__init__(f"{readable(str(place))}: {why}")
+        self.path = place.parent if place.name == RECORD else place
 
 
 class PipelineFolder:
@@ -80,6 +95,10 @@ class PipelineFolder:
     def is_kept(self) -> bool:
         """Whether there is a run to go on with."""
         return store().exists(self.state / RUN)
+
+    @property
+    def is_reported(self) -> bool:
+        return store().exists(self.report)
 
     def note(self, **changes: object) -> None:
         """Return when it is on the disk. Raises `OSError`; then it is known to this process."""
@@ -138,23 +157,36 @@ def unpack(parent: Path, bundle: Bundle, version: str) -> PipelineFolder:
     return folder
 
 
-def all_in(parent: Path) -> list[PipelineFolder]:
-    """Those that are whole; what an unpacking left that was killed is removed. Raises
-    `ValueError` for one whose record is damaged."""
+def folders_in(parent: Path) -> list[Path]:
+    """What an unpacking left that was killed is removed. Raises `OSError`."""
     found = []
     for name in sorted(store().names(parent)):
-        if name.startswith(UNFINISHED):
-            store().remove_folder(parent / name)
-            continue
-        path = parent / name / RECORD
-        try:
-            record = msgspec.json.decode(store().read(path), type=PipelineRecord)
-        except (msgspec.DecodeError, OSError) as error:
-            raise ValueError(
-                f"{path} is damaged: {error}; remove the folder {name!r} to give up its pipeline"
-            ) from None
-        found.append(PipelineFolder(parent / name, record))
+        if name.startswith(UNFINISHED) and store().is_folder(parent / name):
+            with suppress(OSError):  # it is left out in any case
+                store().remove_folder(parent / name)
+        else:
+            found.append(parent / name)
     return found
+
+
+def folder_at(path: Path) -> PipelineFolder:
+    """Raises `DamagedFolder`."""
+    try:
+        if not store().is_folder(path):
+            raise DamagedFolder(path, "this is not the folder of a pipeline")
+        record = msgspec.json.decode(store().read(path / RECORD), type=PipelineRecord)
+    except msgspec.DecodeError as error:
+        raise DamagedFolder(path / RECORD, f"this is damaged: {error}") from None
+    except OSError as error:
+        raise DamagedFolder(path / RECORD, f"this cannot be read: {error.strerror}") from None
+    if record.id != path.name:
+        raise DamagedFolder(path / RECORD, f"this belongs to a folder {record.id!r}")
+    folder = PipelineFolder(path, record)
+    try:
+        _ = folder.is_kept, folder.is_reported
+    except OSError as error:
+        raise DamagedFolder(folder.path, f"this cannot be read: {error.strerror}") from None
+    return folder
 
 
 def now() -> str:

@@ -17,25 +17,29 @@ from pathlib import Path
 from anabranch.runtime.hosts.bundle import Bundle, BundleError, lacks, needed, opened
 from anabranch.runtime.hosts.pipelines import PipelineStatus
 from anabranch.runtime.live.hosts.agent_log import AgentLog
-from anabranch.runtime.live.hosts.attendance import END, STOP, RunProcess
-from anabranch.runtime.live.hosts.attended import STOPPED, Attended, figures_of
-from anabranch.runtime.live.hosts.pipeline_folder import PipelineFolder, all_in, id_of, unpack
+from anabranch.runtime.live.hosts.attendance import END, STOP
+from anabranch.runtime.live.hosts.attended import Attended, figures_of
+from anabranch.runtime.live.hosts.damaged import DamagedPipelines
+from anabranch.runtime.live.hosts.pipeline_folder import (
+    DamagedFolder,
+    PipelineFolder,
+    folder_at,
+    folders_in,
+    id_of,
+    unpack,
+)
+from anabranch.runtime.live.hosts.upkeep import ANSWER_S, Upkeep
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.values.hints import hint
 
 PIPELINES_MAX = 100
 """That run at a time."""
-ANSWER_S = 3.0
 START_S = 120.0
 """How long `submit` waits for the run to begin; it may take longer."""
 STOP_S = 30.0
 """How long `stop` waits for the end; it may take longer."""
 CLOSE_S = 40.0
 """For runs to be stopped and kept when the agent ends; then their processes are killed."""
-ASK_EVERY_S = 0.2
-WAIT_S, WAIT_MAX_S = 1.0, 60.0
-"""Before a process that was killed begins again: doubled each time, and 1 s after one that has
-begun its run."""
 
 
 class PipelineRefused(Exception):
@@ -54,31 +58,36 @@ class Pipelines:
     ) -> None:
         self._parent = parent
         self._host = host
-        self._command = command
-        self._warm = warm
         self.log = log
+        self._upkeep = Upkeep(command, warm, log)
         self._all: dict[str, Attended] = {}
-        self._closing = False
+        self._damaged = DamagedPipelines(host, log)
         self._unpacking: set[str] = set()
 
     def __len__(self) -> int:
         return sum(one.task is not None for one in self._all.values())
 
     def resume(self) -> None:
-        """Go on with all that had not ended when the agent did. Raises `OSError`, `ValueError`."""
+        """Go on with all that had not ended when the agent did. Raises `OSError`."""
         store().make_folder(self._parent, 0o700, parents=True)
-        for folder in all_in(self._parent):
+        for path in folders_in(self._parent):
+            try:
+                folder = folder_at(path)
+            except DamagedFolder as damaged:
+                self._damaged.add(damaged)
+                continue
             one = self._all[folder.record.id] = Attended(folder, self.log)
             if folder.record.end is not None:
                 continue
-            if folder.is_kept or not (folder.record.begun or store().exists(folder.report)):
-                self._start(one)
+            if folder.is_kept or not (folder.record.begun or folder.is_reported):
+                self._upkeep.start(one)
             else:  # the agent was killed when the run had ended, and before it knew
                 one.end(*one.verdict(0))
+        self._damaged.tell_rest()
 
     async def close(self) -> None:
         """Stop all runs and keep them."""
-        self._closing = True
+        self._upkeep.closing = True
         tasks = [one.task for one in self._all.values() if one.task is not None]
         for one in self._all.values():
             if one.process is not None:
@@ -107,12 +116,14 @@ class Pipelines:
                 f"`anabranch status {name}` shows it"
             )
         self._check(bundle)
+        for damaged in self._damaged.named(name):
+            raise PipelineRefused(f"{self._host} cannot unpack {name}: {damaged}", wrong=False)
         is_new = one is None
         if one is None:
             one = await self._unpacked(bundle, version)
         else:
             one.note(end=None, begun=False, ending="")
-        self._start(one)
+        self._upkeep.start(one)
         await self._begun_or_ended(one)
         end = one.folder.record.end
         if end is not None and end.state == "failed" and not one.folder.record.begun:
@@ -126,7 +137,7 @@ class Pipelines:
         missing = [(n, place) for n, place in needed(bundle).items() if not _is_there(n)]
         if missing:
             raise PipelineRefused(lacks(missing, self._host))
-        if self._closing:
+        if self._upkeep.closing:
             raise PipelineRefused(f"{self._host} is about to end; submit it again", wrong=False)
         if len(self) >= PIPELINES_MAX:
             raise PipelineRefused(
@@ -156,8 +167,11 @@ class Pipelines:
 
     async def statuses(self, wanted: str) -> list[PipelineStatus]:
         """Of all for "". Raises `PipelineRefused`."""
-        chosen = [*self._all.values()] if not wanted else self._named(wanted)
-        return [*await asyncio.gather(*map(self.status_of, chosen))]
+        damaged = self._damaged.statuses(wanted)
+        chosen = (
+            [*self._all.values()] if not wanted else self._named(wanted, may_lack=bool(damaged))
+        )
+        return [*await asyncio.gather(*map(self.status_of, chosen)), *damaged]
 
     async def status_of(self, one: Attended) -> PipelineStatus:
         process, figures = one.process, None
@@ -217,80 +231,15 @@ class Pipelines:
             raise PipelineRefused(f"{wanted} has several versions; say which: {ids}")
         return at_work[0]
 
-    def _named(self, wanted: str) -> list[Attended]:
+    def _named(self, wanted: str, *, may_lack: bool = False) -> list[Attended]:
         found = [one for one in self._all.values() if wanted in (one.id, one.folder.record.name)]
-        if not found:
+        if not found and not may_lack:
+            for damaged in self._damaged.named(wanted):
+                raise PipelineRefused(str(damaged), wrong=False)
             names = [*self._all, *(one.folder.record.name for one in self._all.values())]
             way = hint(wanted, dict.fromkeys(names), "there")
             raise PipelineRefused(f"host {self._host} has no pipeline {wanted!r}; {way}")
         return found
-
-    # -- processes -------------------------------------------------------------------------
-
-    def _start(self, one: Attended) -> None:
-        one.message = ""
-        one.news.clear()
-        one.task = asyncio.create_task(self._keep_running(one), name=f"pipeline {one.id}")
-        one.task.add_done_callback(lambda _: self._over(one))
-
-    def _over(self, one: Attended) -> None:
-        one.task = None
-        one.news.set()
-
-    async def _keep_running(self, one: Attended) -> None:
-        wait_s = WAIT_S
-        while True:
-            code, why = 0, ""
-            try:
-                code = await self._run_once(one)
-            except OSError as error:
-                why = f"its process cannot begin: {error.strerror}"
-                one.news.set()
-            if self._closing:
-                return
-            if not why and code >= 0 and (code != STOPPED or one.folder.record.ending):
-                state, message = one.verdict(code)
-                one.end(state, message)
-                text = f"pipeline {one.id} has {state}{message and f': {message}'}"
-                self.log.say(state, text, pipeline=one.id)
-                return
-            how = f"by signal {-code}" if code < 0 else "from outside"
-            one.message = (
-                f"{why or f'its process was ended {how}'}; it begins again in {wait_s:.0f} s"
-            )
-            self.log.say("waiting", f"pipeline {one.id}: {one.message}", pipeline=one.id)
-            await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, WAIT_MAX_S)
-
-    async def _run_once(self, one: Attended) -> int:
-        folder, record = one.folder, one.folder.record
-        store().remove(folder.report)
-        target = f"{record.module}:{record.variable}" if record.variable else record.module
-        settings = [word for each in record.settings for word in ("--set", each)]
-        options = ["--state", "../state", "--resume-or-begin", "--report", "../report.json"]
-        begins = [*self._command, target, *options, "--warm", str(self._warm), *settings]
-        process = await RunProcess.begin([*begins, "--attended"], folder.files, one.add_output)
-        one.process = process
-        one.starts += 1
-        if record.ending:  # the process before was killed while it ended
-            process.tell(record.ending)
-        self.log.say("begins", f"pipeline {one.id} begins", pipeline=one.id, pid=process.pid)
-        watch = asyncio.create_task(self._watch_begin(one, process), name=f"begin of {one.id}")
-        try:
-            return await process.ended()
-        finally:
-            watch.cancel()
-            one.process = None
-
-    async def _watch_begin(self, one: Attended, process: RunProcess) -> None:
-        while True:
-            if await process.ask(ANSWER_S):
-                break
-            await asyncio.sleep(ASK_EVERY_S)
-        if not one.folder.record.begun:
-            one.note(begun=True)
-        one.news.set()
-        self.log.say("runs", f"pipeline {one.id} runs", pipeline=one.id)
 
 
 def _is_there(module: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from anabranch.runtime.live.hosts import data_folder
 from anabranch.runtime.live.hosts.data_folder import (
     HOST,
+    LOCK,
     TOKEN,
     FolderError,
     FolderFull,
@@ -56,21 +58,61 @@ def test_only_the_user_of_the_agent_can_read_the_token(tmp_path: Path) -> None:
         open_folder(tmp_path / "data")
 
 
-def test_what_is_damaged_is_told_with_what_to_do(tmp_path: Path) -> None:
-    open_folder(tmp_path).close()
-    (tmp_path / HOST).write_text('{"key": 3}')
-    with pytest.raises(FolderError, match=r"host.json is damaged: .*; remove it"):
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:20]),
+        lambda path: path.write_bytes(bytes(200)),
+        lambda path: path.write_text('{"key": 3}'),
+        lambda path: path.write_text('{"key": "AAAA", "incarnation": 1}'),
+        lambda path: path.write_text('{"key": "AAAAAAAAAAA=", "incarnation": -1}'),
+        a_folder,
+    ],
+)
+@pytest.mark.parametrize("name", [HOST, TOKEN])
+def test_a_damaged_file_is_put_aside_and_told_and_the_agent_starts(
+    tmp_path: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    for number in range(2):
+        folder = open_folder(tmp_path)
+        before = {HOST: folder.key, TOKEN: folder.secret}
+        folder.close()
+        damage(tmp_path / name)
+        opened = open_folder(tmp_path)
+        opened.close()
+        now = {HOST: opened.key, TOKEN: opened.secret}
+        assert {each for each in before if before[each] != now[each]} == {name}
+        aside = tmp_path / f"{name}.damaged{'-1' * number}"
+        assert aside.exists()
+        (told,) = opened.damaged
+        assert told.startswith(f"{tmp_path / name} is damaged: ")
+        assert f"; it is {aside.name} now, and " in told
+        again = open_folder(tmp_path)
+        again.close()
+        assert (again.damaged, again.key, again.secret) == ([], opened.key, opened.secret)
+
+
+def test_a_folder_in_the_place_of_the_lock_is_put_aside(tmp_path: Path) -> None:
+    (tmp_path / LOCK / "mine").mkdir(parents=True)
+    folder = open_folder(tmp_path)
+    assert folder.damaged == [
+        f"{tmp_path / LOCK} is damaged: Is a directory; it is lock.damaged now"
+    ]
+    assert (tmp_path / "lock.damaged" / "mine").is_dir()
+    with pytest.raises(FolderError, match="is in use by another agent"):
         open_folder(tmp_path)
-    for wrong in (
-        '{"key": "AAAA", "incarnation": 1}',
-        '{"key": "AAAAAAAAAAA=", "incarnation": -1}',
-    ):
-        (tmp_path / HOST).write_text(wrong)
-        with pytest.raises(FolderError, match=r"host.json is damaged: .*; remove it"):
-            open_folder(tmp_path)
-    (tmp_path / HOST).unlink()
-    (tmp_path / TOKEN).write_text("secret")
-    with pytest.raises(FolderError, match="holds no token of an agent; remove it"):
+    folder.close()
+
+
+def test_what_is_in_the_way_of_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / f"{HOST}.new").mkdir()
+    with pytest.raises(FolderError, match=r"Is a directory \(host.json.new\); name another"):
         open_folder(tmp_path)
 
 

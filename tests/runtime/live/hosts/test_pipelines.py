@@ -6,6 +6,7 @@ import asyncio
 import errno
 import io
 import os
+import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -13,13 +14,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from anabranch.runtime.hosts.bundle import Bundle, BundleFile, encoded, version_of
 from anabranch.runtime.hosts.pipelines import PipelineStatus
-from anabranch.runtime.live.hosts import pipeline_folder, pipelines
+from anabranch.runtime.live.hosts import damaged, pipeline_folder, pipelines, upkeep
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.attendance import RunProcess
+from anabranch.runtime.live.hosts.pipeline_folder import PipelineFolder
 from anabranch.runtime.live.hosts.pipelines import PipelineRefused, Pipelines
 from tests.runtime.processes import LINUX, PATIENCE_S, ROOT
 
@@ -38,7 +41,7 @@ print("begins", "resumed" if (state / "run.json").exists() else "new", flush=Tru
 if "wrong" in code:
     print("anabranch: a.py holds no pipeline")
     sys.exit(2)
-if "fails" in code:
+if "fails" in code and ("runs" not in code or (state / "run.json").exists()):
     print("a: failed after 0.2 s\\n  operator 'x': no disk\\nthe run is kept in ../state")
     sys.exit(1)
 state.mkdir(exist_ok=True)
@@ -82,6 +85,12 @@ def printed(there: Pipelines) -> str:
     out = there.log.out
     assert isinstance(out, io.StringIO)
     return out.getvalue()
+
+
+def kept(tmp_path: Path) -> PipelineFolder:
+    """The only one."""
+    (path,) = pipeline_folder.folders_in(tmp_path / "pipelines")
+    return pipeline_folder.folder_at(path)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -137,7 +146,7 @@ async def test_what_the_host_lacks_is_told_before_anything_starts(tmp_path: Path
 async def test_a_process_that_was_killed_begins_again_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipelines, "WAIT_S", 0.05)
+    monkeypatch.setattr(upkeep, "WAIT_S", 0.05)
     async with host(tmp_path) as there:
         first = await there.submit(*bundle())
         assert first.pid is not None
@@ -150,7 +159,7 @@ async def test_a_process_that_was_killed_begins_again_and_goes_on(
 async def test_one_that_waits_to_begin_again_says_so_and_can_be_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipelines, "WAIT_S", PATIENCE_S)
+    monkeypatch.setattr(upkeep, "WAIT_S", PATIENCE_S)
     async with host(tmp_path) as there:
         begun = await there.submit(*bundle())
         assert begun.pid is not None
@@ -198,7 +207,7 @@ async def test_a_run_that_had_ended_when_the_agent_was_killed_does_not_begin_ane
     async with host(tmp_path) as there:
         begun = await there.submit(*bundle())
         await there.stop("a", at_once=False)
-    folder = pipeline_folder.all_in(tmp_path / "pipelines")[0]
+    folder = kept(tmp_path)
     for is_reported in (True, False):
         folder.note(end=None)
         if not is_reported:
@@ -245,19 +254,144 @@ async def test_an_unknown_pipeline_is_told_with_what_there_is(tmp_path: Path) ->
             await there.stop("headlines", at_once=False)
 
 
-async def test_what_a_killed_unpacking_left_is_removed_and_a_damaged_record_is_told(
+async def test_what_a_killed_unpacking_left_is_removed_and_a_pipeline_of_that_name_is_not(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "pipelines" / "new-0a1b" / "files").mkdir(parents=True)
+    left = tmp_path / "pipelines" / f"{pipeline_folder.UNFINISHED}0a1b" / "files"
+    left.mkdir(parents=True)
     async with host(tmp_path) as there:
         assert await there.statuses("") == []
         assert [*(tmp_path / "pipelines").iterdir()] == []
-        await there.submit(*bundle("short"))
-    (folder,) = (tmp_path / "pipelines").iterdir()
-    (folder / "pipeline.json").write_text("{")
-    with pytest.raises(ValueError, match=r"pipeline.json is damaged: .*; remove the folder 'a@"):
-        async with host(tmp_path):
-            pass
+        await there.submit(*bundle("short", name="new-york"))
+        await until(lambda: len(there) == 0)
+    async with host(tmp_path) as there:
+        assert (await only(there)).name == "new-york"
+
+
+def no_record(folder: Path) -> None:
+    (folder / "pipeline.json").unlink()
+
+
+def truncated(folder: Path) -> None:
+    record = folder / "pipeline.json"
+    record.write_bytes(record.read_bytes()[:40])
+
+
+def empty(folder: Path) -> None:
+    (folder / "pipeline.json").write_bytes(b"")
+
+
+def of_another_version(folder: Path) -> None:
+    (folder / "pipeline.json").write_text('{"name": "a", "edition": 2}')
+
+
+def a_folder_in_its_place(folder: Path) -> None:
+    no_record(folder)
+    (folder / "pipeline.json").mkdir()
+
+
+def not_itself(folder: Path) -> None:
+    (folder / "pipeline.json").unlink()
+    (folder / "pipeline.json").symlink_to("pipeline.json")
+
+
+def of_another_pipeline(folder: Path) -> None:
+    record = folder / "pipeline.json"
+    record.write_text(record.read_text().replace('"name":"a"', '"name":"z"'))
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (no_record, "this cannot be read: No such file"),
+        (truncated, "this is damaged: Input data was truncated"),
+        (empty, "this is damaged: Input data was truncated"),
+        (of_another_version, "this is damaged: Object missing required field"),
+        (a_folder_in_its_place, "this cannot be read: Is a directory"),
+        (not_itself, "this cannot be read: Too many levels of symbolic links"),
+        (of_another_pipeline, "this belongs to a folder 'z@"),
+    ],
+)
+async def test_a_damaged_record_is_told_and_left_alone_while_the_other_pipelines_run(
+    tmp_path: Path, damage: Callable[[Path], None], told: str
+) -> None:
+    async with host(tmp_path) as there:
+        broken = await there.submit(*bundle())
+        sound = await there.submit(*bundle(name="b"))
+    folder = tmp_path / "pipelines" / broken.id
+    damage(folder)
+    before = sorted(folder.rglob("*"))
+    async with host(tmp_path) as there:
+        await until(lambda: there.log_lines("b", 10)[1] == ["begins new", "begins resumed"])
+        states = {s.id: s.state for s in await there.statuses("")}
+        assert states == {broken.id: "damaged", sound.id: "running"}
+        (status,) = await there.statuses("a")
+        place = folder / "pipeline.json"
+        assert status.message.startswith(f"{place}: {told}")
+        assert f"{status.message}; {damaged.REMEDY}" in printed(there)
+        for refused in (there.stop("a", at_once=False), there.submit(*bundle())):
+            with pytest.raises(PipelineRefused, match=r"pipeline\.json: this ") as raised:
+                await refused
+            assert not raised.value.wrong
+        assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.skipif(not LINUX, reason="other systems have names in UTF-8 only")
+async def test_what_is_no_pipeline_is_told_in_characters_that_can_be_shown(tmp_path: Path) -> None:
+    parent = tmp_path / "pipelines"
+    parent.mkdir()
+    (parent / "notes\x1b[2J.txt").write_text("mine")
+    os.mkdir(os.fsencode(parent) + b"/f\xfc r")
+    async with host(tmp_path) as there:
+        found = {status.id: status for status in await there.statuses("")}
+        assert {*found} == {r"notes\x1b[2J.txt", r"f\udcfc r"}
+        assert {status.state for status in found.values()} == {"damaged"}
+        assert found[r"notes\x1b[2J.txt"].message.endswith("this is not the folder of a pipeline")
+        assert "\x1b" not in printed(there)
+        msgspec.msgpack.encode([*found.values()])
+    assert len([*parent.iterdir()]) == 2
+
+
+async def test_a_damaged_pipeline_that_was_mended_or_removed_meanwhile_is_not_called_damaged(
+    tmp_path: Path,
+) -> None:
+    async with host(tmp_path) as there:
+        begun = await there.submit(*bundle())
+    record = tmp_path / "pipelines" / begun.id / "pipeline.json"
+    whole = record.read_bytes()
+    record.write_bytes(b"")
+    async with host(tmp_path) as there:
+        record.write_bytes(whole)
+        assert (await only(there)).message.endswith(damaged.WHOLE)
+        shutil.rmtree(record.parent)
+        assert await there.statuses("") == []
+        assert (await there.submit(*bundle())).state == "running"
+
+
+async def test_of_many_that_are_damaged_the_first_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(damaged, "NAMED_MAX", 3)
+    parent = tmp_path / "pipelines"
+    parent.mkdir()
+    for number in range(5):
+        (parent / f"{number}.txt").write_text("")
+    async with host(tmp_path) as there:
+        assert [s.id for s in await there.statuses("")] == ["0.txt", "1.txt", "2.txt"]
+        assert "2 more there are damaged, or are no pipelines" in printed(there)
+
+
+async def test_a_log_that_cannot_be_read_hides_no_end_of_a_run(tmp_path: Path) -> None:
+    async with host(tmp_path) as there:
+        begun = await there.submit(*bundle("# runs, then fails"))
+    folder = tmp_path / "pipelines" / begun.id
+    (folder / "log").unlink()
+    (folder / "log").mkdir()
+    async with host(tmp_path) as there:
+        await until(lambda: len(there) == 0)
+        status = await only(there)
+        assert (status.state, status.message) == ("failed", "exit code 1")
+        assert "cannot read the log in" in printed(there)
 
 
 async def test_a_log_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +399,7 @@ async def test_a_log_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     async with host(tmp_path) as there:
         begun = await there.submit(*bundle("short"))
         await until(lambda: len(there) == 0)
-        folder = pipeline_folder.all_in(tmp_path / "pipelines")[0]
+        folder = kept(tmp_path)
         for number in range(200):
             folder.log(f"line {number:04}\n".encode())
         assert sum(f.stat().st_size for f in folder.path.glob("log*")) <= 2_100
@@ -296,7 +430,7 @@ async def test_nothing_begins_on_a_host_that_is_about_to_end(tmp_path: Path) -> 
 async def test_a_run_that_was_told_to_end_does_so_after_its_death_and_that_of_its_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipelines, "WAIT_S", 0.05)
+    monkeypatch.setattr(upkeep, "WAIT_S", 0.05)
     monkeypatch.setattr(pipelines, "STOP_S", 0.05)
     async with host(tmp_path) as there:
         for name in ("a", "b"):
@@ -340,7 +474,7 @@ async def test_a_disk_that_takes_no_record_and_no_log_ends_no_pipeline(
 async def test_a_process_that_cannot_begin_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipelines, "WAIT_S", 0.05)
+    monkeypatch.setattr(upkeep, "WAIT_S", 0.05)
     begin, failures = RunProcess.begin, [OSError(errno.EAGAIN, "no more processes")]
 
     async def begun(*words: Any) -> Any:

@@ -83,6 +83,8 @@ class Observer:
         self._groups = groups
         self._states: dict[InstanceId, State] = {}
         self._processes: dict[InstanceId, WorldProcess] = {}
+        self._begun: set[InstanceId] = set()
+        """Those that have been active."""
 
     @contextmanager
     def observing(self) -> Iterator[None]:
@@ -127,6 +129,8 @@ class Observer:
         if core.state is before and me in self._states and self._processes[me] is process:
             return
         self._states[me], self._processes[me] = core.state, process
+        if isinstance(core.state, Active):
+            self._begun.add(me)
         if not isinstance(event, BatchReady | BatchReceived):
             self.on_step(process)
         if self.faults:
@@ -151,12 +155,13 @@ class Observer:
         scale, state = self._operators[me.operator].scale, self._states[me]
         if scale is None:
             return
-        siblings = [s for x, s in self._states.items() if x.operator == me.operator]
-        active = sum(isinstance(s, Active) for s in siblings)
+        siblings = {x: s for x, s in self._states.items() if x.operator == me.operator}
+        active = sum(isinstance(s, Active) for s in siblings.values())
+        stay = sum(stays(s, has_begun=x in self._begun) for x, s in siblings.items())
         leaves = isinstance(before, Active) and isinstance(state, ClosingIn | Draining | ClosingOut)
-        ends = any(map(is_finished, siblings))
-        if leaves and not ends and active < scale.min_instances:
-            yield f"B1: {me} leaves, and only {active} of {scale.min_instances} stay"
+        ends = any(map(is_finished, siblings.values()))
+        if leaves and not ends and stay < scale.min_instances:
+            yield f"B1: {me} leaves, and only {stay} of {scale.min_instances} stay"
         if isinstance(state, Active) and active > scale.max_instances:
             yield f"B2: {me.operator} has {active} instances, {scale.max_instances} at most"
 
@@ -233,6 +238,12 @@ def _is_busy(state: State) -> bool:
     if isinstance(state, Active):
         return bool(state.own or state.expects)
     return not isinstance(state, Gone)
+
+
+def stays(state: State, *, has_begun: bool) -> bool:
+    """Whether it counts where the least number matters. A next incarnation that does not know of
+    its START gets it again."""
+    return isinstance(state, Active) or (isinstance(state, Idle) and has_begun)
 
 
 def is_finished(state: State) -> bool:

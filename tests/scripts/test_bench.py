@@ -89,6 +89,14 @@ def test_everything_that_may_grow_is_run_with_three_sizes() -> None:
     assert "input files" in bounds
 
 
+def test_worlds_of_the_swarm_are_counted_in_processor_time() -> None:
+    result = bench("swarm", "--lines", "2", "--runs", "1")["swarm"]
+    assert not result["faults"]
+    figures = rows(result)
+    assert figures["small world"][0] > 0 < figures["large world"][0]
+    assert figures["small world, of 500 ms"] == [figures["small world"][0] / 500]
+
+
 def test_newcomers_are_timed_with_a_warm_and_with_a_cold_pool() -> None:
     result = bench("newcomer", "--seconds", "3", "--runs", "1")["newcomer"]
     assert not serious(result)

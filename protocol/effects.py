@@ -95,7 +95,10 @@ class StopIntake:
 
 @dataclass(frozen=True, slots=True)
 class SpawnInstances:
+    """`host`: where they are to be; anywhere if it is empty."""
+
     n: int
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,14 @@ class LeaveDecided:
 
 
 @dataclass(frozen=True, slots=True)
+class RelocateDecided:
+    """A script, or the owner of the host, wants a new instance on another host to take the place
+    of this one. `host`: its name, which only the driver understands."""
+
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class MoveDecided:
     """The policy or a script wants a sibling to have some key groups of this instance."""
 
@@ -84,7 +92,8 @@ class HandOverDecided:
 @dataclass(frozen=True, slots=True)
 class ChildrenReady:
     """The processes asked for with `SpawnInstances` exist and listen. `moved`: which of my key
-    groups each of them would have; a fresh keeper gets none."""
+    groups each of them would have; a fresh keeper gets none, and one that takes the place of its
+    creator gets all."""
 
     new: Ids
     moved: Assignment = ()
@@ -130,6 +139,7 @@ Event = (
     | BatchReady
     | DuplicateDecided
     | LeaveDecided
+    | RelocateDecided
     | MoveDecided
     | HandOverDecided
     | ChildrenReady
@@ -147,6 +157,7 @@ LOCAL_EVENT_TYPES: tuple[type[Event], ...] = (
     BatchReady,
     DuplicateDecided,
     LeaveDecided,
+    RelocateDecided,
     MoveDecided,
     HandOverDecided,
     ChildrenReady,

@@ -26,10 +26,12 @@ EndReason = Literal["left", "finished"]
 
 @dataclass(frozen=True, slots=True)
 class Spawning:
-    """Has asked for `n` processes; no other instance knows yet."""
+    """Has asked for `n` processes; no other instance knows yet. `leave`: one, to go when it has
+    taken its place."""
 
     n: int
     migrate: bool = False
+    leave: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,7 @@ class Freezing:
     new: Ids
     moved: Routes
     leave: bool = False
+    migrate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,14 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class Transferring:
-    """Sends the state of moved groups to their new owners; `awaiting`: not complete yet."""
+    """Sends the state of moved groups to their new owners; `awaiting`: not complete yet.
+    `migrate`: the KEEPER_ACK of its child is not in yet."""
 
     new: Ids
     moved: Routes
     awaiting: Ids
     leave: bool = False
+    migrate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class Migrating:
     """Has started a child as the new keeper and waits for its KEEPER_ACK."""
 
     child: InstanceId
+    leave: bool = False
 
 
 @dataclass(frozen=True, slots=True)

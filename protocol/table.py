@@ -33,7 +33,7 @@ from anabranch.protocol import events, messages
 from anabranch.protocol.effects import AwaitDrained, Veto
 from anabranch.protocol.errors import RemoteProtocolError
 from anabranch.protocol.events import Event, MessageReceived, Restarted
-from anabranch.protocol.rules import data, finish, join, keeper, leave, move, restart
+from anabranch.protocol.rules import data, finish, join, keeper, leave, move, relocate, restart
 from anabranch.protocol.rules.context import Context, Step
 from anabranch.protocol.states import STATE_TYPES, Active, State
 
@@ -247,6 +247,15 @@ ROWS: dict[type, tuple[Cell, ...]] = {
     events.LeaveDecided: _row(
         idle=veto,
         active=leave.decide_to_leave,
+        closing_in=veto,
+        draining=veto,
+        closing_out=veto,
+        finished=veto,
+        gone=veto,
+    ),
+    events.RelocateDecided: _row(
+        idle=veto,
+        active=relocate.decide_to_relocate,
         closing_in=veto,
         draining=veto,
         closing_out=veto,

@@ -134,7 +134,7 @@ def test_scopes_and_consequences_of_a_rule_are_those_of_its_broken_variants() ->
             scopes[variant.rule].add(str(variant.scope))
             findings[variant.rule].update(variant.finding)
     page = (DOCS / "protocol.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([RDEMZ]\d+'?) \|.*\| ([^|]*); ([^|`]*) \|$", page, re.MULTILINE)
+    rows = re.findall(r"^\| ([RDEMZV]\d+'?) \|.*\| ([^|]*); ([^|`]*) \|$", page, re.MULTILINE)
     assert {rule: set(re.findall(r"`(\d[^`]*)`", checks)) for rule, checks, _ in rows} == scopes
     told = {
         rule: set(codes.replace("illegal input", "ILLEGAL").split(", ")) for rule, _, codes in rows

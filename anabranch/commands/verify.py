@@ -60,6 +60,7 @@ Examples:
 @click.option("--leaves", type=click.IntRange(0), default=0, help="Instances that leave.")
 @click.option("--fresh", type=click.IntRange(0), default=0, help="Hand-overs to a fresh instance.")
 @click.option("--sibling", type=click.IntRange(0), default=0, help="Hand-overs to a sibling.")
+@click.option("--relocations", type=click.IntRange(0), default=0, help="Instances that relocate.")
 @click.option("--keyed", metavar="N,...", help="Operators with key groups, by number.")
 @click.option("--groups", type=click.IntRange(1), help="Key groups of each. [default: 1]")
 @click.option("--moves", type=click.IntRange(0), default=0, help="Key groups given to siblings.")

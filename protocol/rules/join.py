@@ -31,7 +31,7 @@ from anabranch.protocol.events import (
 )
 from anabranch.protocol.messages import NONE, Fin, Ids, Join, JoinAck, KeeperAck, Start
 from anabranch.protocol.ownership import Routes, groups_of, merged, owners_of
-from anabranch.protocol.rules import move
+from anabranch.protocol.rules import leave, move, relocate
 from anabranch.protocol.rules.context import Context, Step, require, tell, view_of, why_not_now
 from anabranch.protocol.states import (
     Active,
@@ -63,16 +63,24 @@ def decide_to_duplicate(ctx: Context, state: Active, event: DuplicateDecided) ->
 
 def announce_children(ctx: Context, state: Active, event: ChildrenReady) -> Step:
     """R1, second half."""
-    require(isinstance(state.own, Spawning), "children were delivered that were not asked for")
-    assert isinstance(state.own, Spawning)
-    if event.moved and not state.own.migrate:  # a new keeper gets them when the old one goes
-        require({x for _, x in event.moved} <= event.new, "key groups go to children that are none")
-        return move.freeze(state, event.new, event.moved)
+    spawning = state.own
+    require(isinstance(spawning, Spawning), "children were delivered that were not asked for")
+    assert isinstance(spawning, Spawning)
+    moved = event.moved
+    if spawning.leave:
+        require(len(event.new) == 1, "one child takes the place of its creator")
+        moved = relocate.inheritance(state, event.new)
+    elif spawning.migrate:
+        moved = ()  # a new keeper gets them when the old one goes
+    migrate, leave_then = spawning.migrate, spawning.leave
+    if moved:
+        require({x for _, x in moved} <= event.new, "key groups go to children that are none")
+        return move.freeze(state, event.new, moved, leave=leave_then, migrate=migrate)
     neighbours = state.succs | state.preds
-    own = Joining(event.new, awaiting=neighbours, migrate=state.own.migrate)
+    own = Joining(event.new, awaiting=neighbours, migrate=migrate, leave=leave_then)
     joining = replace(state, own=own)
     if not neighbours:
-        return start_children(joining)
+        return start_children(ctx, joining)
     return joining, tell(neighbours, Join(event.new))
 
 
@@ -92,28 +100,30 @@ def count_join_ack(ctx: Context, state: Active, event: MessageReceived) -> Step:
     rest = replace(own, awaiting=own.awaiting - {event.sender})
     if rest.awaiting:
         return replace(state, own=rest), ()
-    return start_children(replace(state, own=rest))
+    return start_children(ctx, replace(state, own=rest))
 
 
-def start_children(state: Active) -> Step:
+def start_children(ctx: Context, state: Active) -> Step:
     """R3': all neighbours know the children; give them the view that I have now."""
     own = state.own
     assert isinstance(own, Joining)
     start = Start(
         state.succs | own.late_succs, state.preds | own.late_preds, own.migrate, state.routes
     )
-    if own.migrate:
-        (child,) = own.new
-        return replace(state, own=Migrating(child)), tell(own.new, start)
     new_owners = owners_of(own.moved)
     starts = tuple(
         SendMessage(child, replace(start, new_owner=child in new_owners))
         for child in sorted(own.new)
     )
-    if not own.moved:
-        return replace(state, own=None), (*starts, Conclude("joined", own.new))
-    later, transfers = move.transfer(state, own.new, own.moved, own.leave)
-    return later, (*starts, *transfers)
+    if own.moved:
+        later, transfers = move.transfer(state, own)
+        return later, (*starts, *transfers)
+    if own.migrate:
+        (child,) = own.new
+        return replace(state, own=Migrating(child, own.leave)), starts
+    later = replace(state, own=None)
+    effects: tuple[Effect, ...] = (*starts, Conclude("joined", own.new))
+    return leave.go(ctx, later, effects) if own.leave else (later, effects)
 
 
 def start(ctx: Context, state: Idle, event: MessageReceived) -> Step:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from anabranch.protocol.effects import ChangeRole, Conclude, SendMessage, SpawnInstances, Veto
 from anabranch.protocol.events import HandOverDecided, MessageReceived
 from anabranch.protocol.messages import BecomeKeeper, Offer, OfferResponse
+from anabranch.protocol.rules import leave, move
 from anabranch.protocol.rules.context import Context, Step, require, why_not_now
-from anabranch.protocol.rules.move import wants_to_go
 from anabranch.protocol.states import (
     Active,
     Freezing,
@@ -63,7 +63,7 @@ def answer_nomination(ctx: Context, state: Active, event: MessageReceived) -> St
         own is None
         or (isinstance(own, Joining | Spawning) and not own.migrate)
         or isinstance(own, Freezing | Transferring)
-    ) and not wants_to_go(state)
+    ) and not move.wants_to_go(state)
     answer = SendMessage(message.origin, OfferResponse(ok))
     if not ok:
         return state, (answer,)
@@ -89,11 +89,16 @@ def conclude_offer(ctx: Context, state: Active, event: MessageReceived) -> Step:
 
 
 def conclude_migration(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """R5: the child is keeper; I am not any more, and may leave."""
-    own = state.own
+    """R5: the child is keeper; I am not any more, and may leave. If the child takes my place, I
+    do (V3), as soon as it has the state of my key groups."""
+    own, child = state.own, event.sender
     require(
-        isinstance(own, Migrating) and own.child == event.sender,
-        f"KEEPER_ACK from {event.sender}, which was not awaited (I4)",
+        (isinstance(own, Migrating) and own.child == child)
+        or (isinstance(own, Transferring) and own.migrate and child in own.new),
+        f"KEEPER_ACK from {child}, which was not awaited (I4)",
     )
+    effects = (ChangeRole(keeper=False), Conclude("handed_over", frozenset({child})))
+    if isinstance(own, Transferring):
+        return replace(state, own=replace(own, migrate=False), keeper=False), effects
     later = replace(state, own=None, keeper=False)
-    return later, (ChangeRole(keeper=False), Conclude("handed_over", frozenset({event.sender})))
+    return leave.go(ctx, later, effects) if move.wants_to_go(state) else (later, effects)

@@ -73,9 +73,14 @@ def go_on_leaving(ctx: Context, state: Active, event: GroupsTransferred) -> Step
     assert isinstance(later, Active)
     if not wants_to_go or later.own is not None:
         return later, effects
-    if later.expects or later.owned or why_not_now(ctx, later):
-        return later, effects
-    leaving, more = _begin_to_leave(later)
+    return go(ctx, later, effects)
+
+
+def go(ctx: Context, state: Active, effects: tuple[Effect, ...]) -> Step:
+    """What it has to do before it leaves is done (V3, M7): leave, unless the stream ends."""
+    if state.expects or state.owned or why_not_now(ctx, state):
+        return state, effects
+    leaving, more = _begin_to_leave(state)
     return leaving, (*effects, *more)
 
 

@@ -70,6 +70,8 @@ from anabranch.protocol.states import (
     Active,
     Freezing,
     Joining,
+    Migrating,
+    Offering,
     Seeking,
     State,
     Transferring,
@@ -149,7 +151,7 @@ def conclude_adoption(ctx: Context, state: Active, event: MessageReceived) -> St
 
 def wants_to_go(state: Active) -> bool:
     own = state.own
-    return isinstance(own, Seeking | Freezing | Joining | Transferring) and own.leave
+    return own is not None and not isinstance(own, Offering) and own.leave
 
 
 # -- the round -----------------------------------------------------------------------------
@@ -162,6 +164,7 @@ def freeze(
     *,
     new_owner: InstanceId | None = None,
     leave: bool = False,
+    migrate: bool = False,
 ) -> Step:
     try:
         moved = reassigned(state.owned, assignment)
@@ -169,7 +172,7 @@ def freeze(
         raise LocalProtocolError(f"key group {error} is to move, but is not owned") from None
     if len(groups_of(moved)) < len(moved):
         raise LocalProtocolError("a key group is to move to two instances at once (K5)")
-    later = replace(state, own=Freezing(new, moved, leave))
+    later = replace(state, own=Freezing(new, moved, leave, migrate))
     return later, (FreezeGroups(groups_of(moved), new_owner),)
 
 
@@ -179,16 +182,18 @@ def announce_owners(ctx: Context, state: Active, event: GroupsFrozen) -> Step:
     require(isinstance(own, Freezing), "key groups are frozen that were not to be frozen")
     assert isinstance(own, Freezing)
     neighbours = state.succs | state.preds
-    joining = Joining(own.new, awaiting=neighbours, moved=own.moved, leave=own.leave)
+    joining = Joining(
+        own.new, awaiting=neighbours, migrate=own.migrate, moved=own.moved, leave=own.leave
+    )
     return replace(state, own=joining), tell(neighbours, Join(own.new, own.moved))
 
 
-def transfer(state: Active, new: Ids, moved: Routes, leave: bool) -> Step:
+def transfer(state: Active, joined: Joining) -> Step:
     """M6: all have answered: what moves is no longer mine, and its state goes out."""
-    receivers = owners_of(moved)
+    moved, receivers = joined.moved, owners_of(joined.moved)
     later = replace(
         state,
-        own=Transferring(new, moved, receivers, leave),
+        own=Transferring(joined.new, moved, receivers, joined.leave, joined.migrate),
         owned=without(state.owned, groups_of(moved)),
     )
     return later, transfers(moved, receivers)
@@ -213,6 +218,9 @@ def hand_over_state(ctx: Context, state: Active, event: GroupsTransferred) -> St
     if rest.awaiting:
         return replace(state, own=rest), (last_word,)
     outcome = Conclude("joined", own.new) if own.new else Conclude("moved", owners_of(own.moved))
+    if own.migrate:  # its child has yet to say that it keeps the operator
+        (child,) = own.new
+        return replace(state, own=Migrating(child, own.leave)), (last_word, outcome)
     return replace(state, own=None), (last_word, outcome)
 
 

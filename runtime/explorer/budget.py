@@ -26,6 +26,7 @@ class Meta(NamedTuple):
     population: tuple[InstanceId, ...]
     moves: int = 0
     crashes: int = 0
+    relocations: int = 0
 
 
 class Budgets:
@@ -48,7 +49,7 @@ class Budgets:
         s = self.scope
         done, founders = (0,) * len(s.counts), tuple(s.founders())
         left = (s.joins, s.leaves, s.fresh, s.sibling, s.tuples)
-        return self._meta(Meta(*left, done, founders, s.moves, s.crashes))
+        return self._meta(Meta(*left, done, founders, s.moves, s.crashes, s.relocations))
 
     def _meta(self, meta: Meta) -> int:
         number = self.metas.number(meta)

@@ -58,6 +58,14 @@ def condition(state: Any) -> str:
 
 def _purpose(own: Own) -> str:
     match own:
+        case Spawning(leave=True) | Migrating(leave=True):
+            return " to relocate"
+        case (
+            Freezing(new=new, leave=True)
+            | Joining(new=new, leave=True)
+            | Transferring(new=new, leave=True)
+        ) if new:
+            return " to relocate"
         case Spawning(migrate=True) | Joining(migrate=True):
             return " keeper"
         case (
@@ -97,7 +105,9 @@ def _open_by(own: Own | None) -> Open:
     match own:
         case None:
             return Open(0)
-        case Migrating() | Offering() | Spawning(migrate=True) | Joining(migrate=True):
+        case Spawning(leave=True) | Migrating(leave=True):
+            return Open.JOIN | Open.LEAVE
+        case Migrating() | Offering() | Spawning(migrate=True) | Joining(migrate=True, leave=False):
             return Open.HAND_OVER
         case Spawning():
             return Open.JOIN
@@ -115,20 +125,25 @@ CONDITIONS = (
     "Active",
     "Active+Spawning",
     "Active+Spawning keeper",
+    "Active+Spawning to relocate",
     "Active+Seeking new owner",
     "Active+Seeking to leave",
     "Active+Freezing children",
     "Active+Freezing new owner",
     "Active+Freezing to leave",
+    "Active+Freezing to relocate",
     "Active+Joining children",
     "Active+Joining children with groups",
     "Active+Joining new owner",
     "Active+Joining to leave",
+    "Active+Joining to relocate",
     "Active+Joining keeper",
     "Active+Transferring children",
     "Active+Transferring new owner",
     "Active+Transferring to leave",
+    "Active+Transferring to relocate",
     "Active+Migrating",
+    "Active+Migrating to relocate",
     "Active+Offering",
     "ClosingIn",
     "Draining",

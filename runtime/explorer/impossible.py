@@ -18,6 +18,8 @@ ASKED_IN = {
     "SpawnFailed": "Spawning",
 }
 """Answers, and the operation that asks for them: anywhere else they are refused (I4)."""
+ASKED_BEFORE = {("KeeperAck", "Transferring to relocate")}
+"""START asks for it, and the child answers while the state is on its way (V3)."""
 
 
 def possible_cells() -> Iterator[Cell]:
@@ -33,7 +35,7 @@ def why_never(what: str, where: str) -> str:
     """Why a cell is never taken; empty for one that could be."""
     state, _, own = where.partition("+")
     asks = ASKED_IN.get(what)
-    if asks and not own.startswith(asks):
+    if asks and not own.startswith(asks) and (what, own) not in ASKED_BEFORE:
         return f"nothing but {asks} asks for it: it would be refused (I4)"
     for subjects, conditions, reason in RULED_OUT:
         if what in subjects and (where in conditions or state in conditions):
@@ -41,7 +43,7 @@ def why_never(what: str, where: str) -> str:
     return ""
 
 
-TO_LEAVE = tuple(c for c in CONDITIONS if c.endswith(" to leave"))
+TO_LEAVE = tuple(c for c in CONDITIONS if c.endswith((" to leave", " to relocate")))
 OWN = tuple(c for c in CONDITIONS if "+" in c)
 OF_KEYED = tuple(
     c for c in OWN if c.endswith((" new owner", " to leave", " with groups")) or "Freezing" in c
@@ -65,12 +67,15 @@ RULED_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     ),
     (
         ("BatchReady",),
-        ("Active+Freezing to leave", "Active+Joining to leave", "Active+Transferring to leave"),
+        (
+            *(f"Active+{own} to leave" for own in ("Freezing", "Joining", "Transferring")),
+            *(f"Active+{own} to relocate" for own in ("Freezing", "Transferring")),
+        ),
         "all its key groups are at rest",
     ),
     (
         ("BatchReceived",),
-        ("Active+Transferring to leave",),
+        ("Active+Transferring to leave", "Active+Transferring to relocate"),
         "all its senders have answered behind the last tuple of its groups (M6)",
     ),
     (
@@ -80,7 +85,10 @@ RULED_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     ),
     (
         ("MoveDecided",),
-        ("Active+Transferring to leave",),
+        (
+            *(f"Active+Transferring to {aim}" for aim in ("leave", "relocate")),
+            "Active+Migrating to relocate",
+        ),
         "it has given away all its key groups",
     ),
     (
@@ -90,7 +98,7 @@ RULED_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     ),
     (
         ("InputEnded",),
-        (*OF_KEYED, "Active+Transferring children"),
+        (*OF_KEYED, "Active+Transferring children", "Active+Transferring to relocate"),
         "a source has no key groups",
     ),
 )

@@ -2,7 +2,8 @@
 
 Codes: I1 to I11 are the invariants of `anabranch.protocol.invariants`. S1 no tuple is lost, S2
 none is doubled, S3 nothing is addressed to a terminated instance, S4 at rest the views are the
-full bipartite graph, S5 every operator has a keeper, and at rest only one. L1 every operation
+full bipartite graph, S5 every operator has a keeper, and at rest only one, S6 if instances only
+relocate, each operator has as many at rest as at the beginning. L1 every operation
 ends, L2 every tuple reaches the end of the pipeline, L3 every execution ends. Of keyed operators:
 K1 a tuple is processed when it follows the last in the state, K2 operators behind get results in
 this order, K3 a tuple is sent to a successor; K4 no instance leaves with key groups, or with state
@@ -11,7 +12,7 @@ for them; K5 a group has one owner at most; at rest K6 it has one, and K7 all se
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from anabranch.protocol.ids import InstanceId, OperatorName
@@ -97,6 +98,7 @@ class Judge:
             self._waiting(sites)
             or self._views(sites)
             or self._keepers(sites)
+            or self._relocated(sites)
             or self._ownership(sites)
             or self._unbalanced(state)
         )
@@ -143,6 +145,18 @@ class Judge:
                 continue
             if (other := keepers.setdefault(me.operator, me)) != me:
                 return f"S5: operator {me.operator} ends with two keepers, {other} and {me}"
+        return ""
+
+    def _relocated(self, sites: list[Site]) -> str:
+        """S6 at rest: an instance whose place another one has taken has gone."""
+        scope = self._sites.scope
+        if not scope.relocations or scope.joins or scope.fresh or scope.leaves or scope.finish:
+            return ""
+        nodes = self._sites.nodes.values
+        left = Counter(s.me.operator for s in sites if self._machine.is_active(nodes[s.node].state))
+        for name, count in zip(scope.names, scope.counts, strict=True):
+            if left[name] != count:
+                return f"S6: {name} had {count} instances, and has {left[name]} after relocations"
         return ""
 
     def _ownership(self, sites: list[Site]) -> str:

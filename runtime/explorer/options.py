@@ -148,7 +148,8 @@ class SiteOptions:
         yield Option(site, FREE, events.SpawnFailed("no room"))
         new = self._children(site, node, n)
         after = self._after_birth(site, node, n)
-        for moved in [()] if node.state.own.migrate else self._shares(node, new):
+        own = node.state.own
+        for moved in [()] if own.migrate or own.leave else self._shares(node, new):
             ready = events.ChildrenReady(frozenset(new), moved)
             yield Option(after, ("births", *new), ready, new)
 
@@ -162,6 +163,8 @@ class SiteOptions:
             yield from self._birth(site, node, "joins", n, events.DuplicateDecided(n))
         if scope.fresh:
             yield from self._birth(site, node, "fresh", 1, events.HandOverDecided())
+        if scope.relocations:
+            yield from self._birth(site, node, "relocations", 1, events.RelocateDecided())
         if scope.sibling:
             for via in self._neighbours(node):
                 yield self._decided(site, "sibling", events.HandOverDecided(via))
@@ -197,7 +200,7 @@ class SiteOptions:
             return
         new = self._children(site, node, n)
         after = self._after_birth(site, node, n)
-        for moved in [()] if name == "fresh" else self._shares(node, new):
+        for moved in self._shares(node, new) if name == "joins" else [()]:
             yield Option(after, (name, *new), Birth(event, new, moved), new, optional=True)
 
     def _shares(self, node: Node, new: tuple[InstanceId, ...]) -> Iterator[Assignment]:

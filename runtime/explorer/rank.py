@@ -75,6 +75,7 @@ class Ranking:
             "moves": self._seeking(leave=False) + OFFER + 1,
             "joins": self._spawning(scope.batch) + 1,
             "fresh": self._spawning(1) + 1,
+            "relocations": self._spawning(1, leave=True) + 1,
             "sibling": OFFER + 1,
             "crashes": 1 + self._tuples_max(scope) + self._receivers_max * PART,
         }
@@ -102,9 +103,9 @@ class Ranking:
     def _onward(self, scope: Scope, operator: OperatorName) -> int:
         return sum(self._tuple[d] + 1 for d in scope.topology.downstream(operator))
 
-    def _spawning(self, n: int) -> int:
+    def _spawning(self, n: int, *, leave: bool = False) -> int:
         born = n * (self._idle + 2)
-        return born + self._freezing(n, min(n, self._receivers_max), leave=False) + 1
+        return born + self._freezing(n, min(n, self._receivers_max), leave=leave) + leave + 1
 
     def _seeking(self, *, leave: bool) -> int:
         return self._freezing(0, min(1, self._receivers_max), leave=leave) + 1
@@ -114,7 +115,7 @@ class Ranking:
 
     def _joining(self, n: int, receivers: int, *, leave: bool) -> int:
         state = receivers * STATE
-        return n * START + state + self._transferring(receivers, leave=leave) + 1
+        return n * START + state + self._transferring(receivers, leave=leave) + leave + 1
 
     def _transferring(self, receivers: int, *, leave: bool) -> int:
         """An instance that gives its groups away in order to go has yet to leave."""
@@ -167,18 +168,18 @@ class Ranking:
 
     def _own(self, own: Own | None) -> int:
         match own:
-            case Spawning(n=n):
-                return self._spawning(n)
+            case Spawning(n=n, leave=leave):
+                return self._spawning(n, leave=leave)
             case Seeking(leave=leave):
                 return self._seeking(leave=leave)
             case Freezing(new=new, moved=moved, leave=leave):
                 return self._freezing(len(new), len(owners_of(moved)), leave=leave)
             case Joining(new=new, moved=moved, leave=leave):
                 return self._joining(len(new), len(owners_of(moved)), leave=leave)
-            case Transferring(awaiting=awaiting, leave=leave):
-                return self._transferring(len(awaiting), leave=leave)
-            case Migrating():
-                return 1
+            case Transferring(awaiting=awaiting, leave=leave, migrate=migrate):
+                return self._transferring(len(awaiting), leave=leave) + migrate
+            case Migrating(leave=leave):
+                return 1 + leave * self._leaving
             case Offering() | None:
                 return 0
 

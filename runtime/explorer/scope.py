@@ -14,6 +14,7 @@ BUDGETS = (
     "leaves",
     "fresh",
     "sibling",
+    "relocations",
     "moves",
     "crashes",
     "tuples",
@@ -23,6 +24,7 @@ BUDGETS = (
 )
 FLAGS = ("finish", "spawn", "slow", "blocking")
 OPERATORS = ("scalable", "keyed")
+_WORDS = ("joins", "leaves", "fresh", "sibling", "relocations", "moves", "crashes", "tuples")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Scope:
     `edges`: pairs of operator indices; the chain of all operators unless given.
     `joins`, `leaves`, `fresh`, `sibling`: how many duplications, leaves, and hand-overs of the
     keeper's role to a new instance or to a sibling may be decided.
+    `relocations`: how many instances may go, each for a new one that takes its place.
     `batch`: most children of one duplication.
     `tuples`: how many the sources read. Decisions may be left out, reading may not.
     `finish`: the input of the sources ends, and all instances must.
@@ -61,6 +64,7 @@ class Scope:
     keyed: tuple[int, ...] = ()
     groups: int = 1
     moves: int = 0
+    relocations: int = 0
     slow: bool = False
     crashes: int = 0
     names: tuple[OperatorName, ...] = field(init=False)
@@ -128,23 +132,29 @@ class Scope:
     def is_alone(self, operator: OperatorName) -> bool:
         """Whether the operator has one instance and can get no other."""
         index = self.names.index(operator)
-        still = not (self.joins or self.fresh) or (self.scalable and index not in self.scalable)
+        still = not (self.joins or self.fresh or self.relocations) or (
+            self.scalable and index not in self.scalable
+        )
         return self.counts[index] == 1 and bool(still)
 
     def siblings_max(self, operator: OperatorName) -> int:
         """How many others of an operator there can be."""
-        return self.counts[self.names.index(operator)] + self.joins * self.batch + self.fresh - 1
+        return self.counts[self.names.index(operator)] + self._newcomers_max - 1
 
     @property
     def instances_max(self) -> int:
-        return sum(self.counts) + self.joins * self.batch + self.fresh
+        return sum(self.counts) + self._newcomers_max
+
+    @property
+    def _newcomers_max(self) -> int:
+        return self.joins * self.batch + self.fresh + self.relocations
 
     def __str__(self) -> str:
         words = [",".join(map(str, self.counts))]
         chain = tuple((i, i + 1) for i in range(len(self.counts) - 1))
         if self.edges != chain:
             words.append("edges=" + ",".join(f"{a}-{b}" for a, b in self.edges))
-        for name in ("joins", "leaves", "fresh", "sibling", "moves", "crashes", "tuples"):
+        for name in _WORDS:
             if value := getattr(self, name):
                 words.append(f"{name}={value}")
         if self.batch > 1:

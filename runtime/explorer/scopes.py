@@ -156,6 +156,28 @@ SMALL = scopes_of(
     "2,1,1 leaves=1 moves=2 crashes=1 groups=2 keyed=1 finish",
     # and groups move three times, through two operators in a row.
     "1,2,2 moves=3 tuples=2 keyed=1,2",
+    # Instances relocate, keepers too, and are neighbours;
+    "1,1 relocations=2 tuples=1",
+    "1,2 leaves=1 relocations=1 tuples=1",
+    "1,2,1 joins=1 relocations=1",
+    "2,2 relocations=2",
+    # with the other ways to hand over the role, slow and failing starts, and the end of the stream;
+    "1,2 relocations=1 sibling=1 leaves=1 spawn",
+    "1,1 relocations=1 fresh=1 sibling=1 spawn",
+    "1,2 joins=1 relocations=1 finish spawn",
+    "1,1 relocations=2 tuples=1 crashes=1 finish spawn",
+    "1,2,1 leaves=1 relocations=1 tuples=1 crashes=1",
+    # with key groups, which go along;
+    "1,1,1 relocations=1 tuples=2 keyed=1",
+    "1,2,1 relocations=1 tuples=2 crashes=1 keyed=1 slow",
+    "1,2 relocations=1 moves=1 tuples=1 groups=2 keyed=1 slow",
+    "1,1 relocations=2 tuples=1 crashes=1 groups=2 keyed=1 spawn slow",
+    "1,2 leaves=1 relocations=1 groups=2 keyed=1 slow",
+    "1,2,2 relocations=1 moves=1 keyed=1,2 slow",
+    "1,1,2 leaves=1 sibling=1 relocations=1 keyed=1 slow",
+    "1,2 relocations=1 moves=1 groups=2 scalable=0,1 keyed=1 spawn",
+    "1,1 joins=1 relocations=1 tuples=1 keyed=1 finish slow",
+    "1,2 relocations=1 sibling=1 moves=1 scalable=1 keyed=1 spawn slow",
 )
 """Seconds in all."""
 
@@ -208,6 +230,9 @@ DEEP = scopes_of(
     "1,2,2 joins=1 leaves=1 moves=1 tuples=1 crashes=1 keyed=1,2",
     "1,2,2 moves=2 tuples=2 crashes=3 keyed=1,2 slow",
     "1,2,1 leaves=1 moves=1 sibling=1 tuples=2 crashes=2 keyed=1 finish",
+    # And relocate.
+    "1,2,1 joins=1 leaves=1 relocations=1",
+    "1,2,1 relocations=2 tuples=1 crashes=2 keyed=1",
 )
 """Minutes in all, on two cores."""
 

@@ -125,6 +125,8 @@ def _text(what: Any, born: list[InstanceId]) -> str:
             )
         case events.HandOverDecided(None):
             return f"decides to hand its role over to a fresh {names(frozenset(born))}"
+        case events.RelocateDecided():
+            return f"decides to relocate into {names(frozenset(born))}"
         case events.HandOverDecided(via):
             return f"decides to offer its role through {via}"
         case events.Drained():

@@ -71,6 +71,8 @@ def tell(event: Event) -> str:
             return f"has sent the state of key groups to {to}"
         case events.LeaveDecided():
             return "decides to leave"
+        case events.RelocateDecided(host):
+            return f"decides to relocate to {host}" if host else "decides to relocate"
         case events.HandOverDecided(None):
             return "decides to hand its role over to a fresh instance"
         case events.HandOverDecided(via):

@@ -59,7 +59,7 @@ GRAPHS = {
     "two sinks": "a-b b-c b-d",
 }
 
-DECISIONS = ("duplicate", "leave", "move", "migrate", "offer", "end", "fail")
+DECISIONS = ("duplicate", "leave", "move", "relocate", "migrate", "offer", "end", "fail")
 ACCIDENTS = ("cut", "clog")
 ROUTINE = (
     "deliver",
@@ -279,6 +279,12 @@ class Network:
         asked = self.instances[via].me
         event = events.MoveDecided(frozenset({int(group)}), asked, int(draw))
         self._feed(self.instances[who], event)
+
+    def _can_relocate(self) -> Iterator[str]:
+        return (f"relocate {one.me}" for one, _ in self.active())
+
+    def _relocate(self, who: str) -> None:
+        self._feed(self.instances[who], events.RelocateDecided("elsewhere"))
 
     def _can_migrate(self) -> Iterator[str]:
         return (f"migrate {one.me}" for one, state in self.active() if state.keeper)

@@ -53,13 +53,15 @@ migrations = st.builds(
     downs,
     ups,
     migrate=st.just(True),
+    leave=st.booleans(),
 )
 owns = st.one_of(
     st.none(),
     st.builds(states.Spawning, st.integers(1, 3), st.booleans()),
+    st.builds(states.Spawning, st.just(1), st.booleans(), st.just(True)),
     joinings,
     migrations,
-    st.just(states.Migrating(CHILD)),
+    st.builds(states.Migrating, st.just(CHILD), st.booleans()),
     st.just(states.Offering()),
     st.builds(states.Seeking, groups, st.booleans()),
     st.builds(states.Freezing, told, moved, st.booleans()),
@@ -131,6 +133,7 @@ any_event: st.SearchStrategy[Event] = st.one_of(
     st.builds(events.BatchReady, anybody, st.integers(1, 9)),
     st.builds(events.DuplicateDecided, st.integers(0, 3)),
     st.builds(events.LeaveDecided, st.none() | anybody, st.integers(0, 3)),
+    st.builds(events.RelocateDecided, st.sampled_from(("", "plant-2"))),
     st.builds(events.MoveDecided, groups, st.none() | anybody, st.integers(0, 3)),
     st.builds(events.HandOverDecided, st.none() | anybody),
     st.builds(

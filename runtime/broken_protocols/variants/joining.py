@@ -16,24 +16,26 @@ from anabranch.runtime.explorer.scope import Scope
 
 
 def _announce_to_succs_only(ctx: Context, state: Active, event: ChildrenReady) -> Step:
-    return _announced(state, event, told=state.succs, awaited=state.succs)
+    return _announced(ctx, state, event, told=state.succs, awaited=state.succs)
 
 
 def _await_succs_only(ctx: Context, state: Active, event: ChildrenReady) -> Step:
-    return _announced(state, event, told=state.succs | state.preds, awaited=state.succs)
+    return _announced(ctx, state, event, told=state.succs | state.preds, awaited=state.succs)
 
 
 def _await_preds_only(ctx: Context, state: Active, event: ChildrenReady) -> Step:
-    return _announced(state, event, told=state.succs | state.preds, awaited=state.preds)
+    return _announced(ctx, state, event, told=state.succs | state.preds, awaited=state.preds)
 
 
-def _announced(state: Active, event: ChildrenReady, *, told: Ids, awaited: Ids) -> Step:
+def _announced(
+    ctx: Context, state: Active, event: ChildrenReady, *, told: Ids, awaited: Ids
+) -> Step:
     assert isinstance(state.own, Spawning)
     joining = Joining(event.new, awaiting=awaited, migrate=state.own.migrate)
     later, effects = replace(state, own=joining), tell(told, Join(event.new))
     if awaited:
         return later, effects
-    started, more = join.start_children(later)
+    started, more = join.start_children(ctx, later)
     return started, (*effects, *more)
 
 
@@ -48,7 +50,7 @@ def _count_if_awaited(ctx: Context, state: Active, event: MessageReceived) -> St
 def _first_ack_is_enough(ctx: Context, state: Active, event: MessageReceived) -> Step:
     if not isinstance(state.own, Joining):
         return state, ()
-    return join.start_children(state)
+    return join.start_children(ctx, state)
 
 
 def _duplicate_at_any_time(ctx: Context, state: Active, event: DuplicateDecided) -> Step:

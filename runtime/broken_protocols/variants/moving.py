@@ -84,7 +84,7 @@ def _await_succs_only(ctx: Context, state: Active, event: GroupsFrozen) -> Step:
 def _await_nobody(ctx: Context, state: Active, event: GroupsFrozen) -> Step:
     later, effects = _awaited(state, NONE)
     assert isinstance(later, Active)
-    started, more = join.start_children(later)
+    started, more = join.start_children(ctx, later)
     return started, (*effects, *more)
 
 

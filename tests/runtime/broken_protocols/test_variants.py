@@ -22,6 +22,7 @@ RULES = {
     "D1",
     "D2",
     *(f"E{n}" for n in range(1, 7)),
+    *(f"V{n}" for n in range(1, 4)),
     *(f"M{n}" for n in range(1, 9)),
     *(f"Z{n}" for n in range(1, 6)),
     *(f"duty {n}" for n in range(9, 13)),

@@ -38,6 +38,7 @@ A file of settings, agent.toml, which may leave out any of them:
   advertise = "127.0.0.1:7433"    # where others reach it; as bind
   seeds = ["127.0.0.1:7434"]      # hosts to ask for the others
   data = "/var/lib/anabranch"     # what outlives the agent
+  tls = "/etc/anabranch/tls"      # its certificate; needed for other machines
   warm = 2                        # idle processes that each run keeps ready
   log = "plain"                   # or json
 
@@ -69,6 +70,7 @@ Exit code: 0 left, 1 it cannot go on, 2 wrong usage, 130 ended at once.
     "--seed", "seeds", multiple=True, metavar="HOST:PORT", help="Another agent. May be repeated."
 )
 @click.option("--data", metavar="DIR", help="What outlives the agent.")
+@click.option("--tls", metavar="DIR", help="Its certificate, as `anabranch ca issue` writes it.")
 @click.option("--warm", metavar="N", help="Idle processes that each run keeps ready.")
 @click.option("--log", metavar="plain|json", help="Lines for people, or JSON.")
 def command(config: Path | None, **options: Any) -> None:
@@ -88,6 +90,7 @@ def run_agent(config: AgentConfig) -> None:
     from anabranch.runtime.live.hosts.agent_log import AgentLog
     from anabranch.runtime.live.hosts.data_folder import FolderError, FolderFull
     from anabranch.runtime.live.hosts.host_agent import AgentFailed, HostAgent
+    from anabranch.runtime.live.hosts.tls import TlsError
 
     async def run() -> None:
         log = AgentLog(config.name, as_json=config.log == "json")
@@ -97,6 +100,8 @@ def run_agent(config: AgentConfig) -> None:
         asyncio.run(run())
     except FolderError as error:
         raise (Refusal if isinstance(error, FolderFull) else WrongUsage)(str(error)) from None
+    except TlsError as error:
+        raise WrongUsage(f"--tls: {error}") from None
     except AgentFailed as error:
         raise Refusal(str(error)) from None
 
@@ -120,14 +125,18 @@ def _config(file: Path | None, options: dict[str, Any]) -> AgentConfig:
         "seeds": [],
         "data": str(_state_home() / "anabranch" / str(name)),
         "warm": 2,
+        "tls": "",
         "log": "plain",
     }
     config = config_of(given, usual)
-    try:
-        data = Path(config.data).expanduser()
-    except RuntimeError:
-        raise WrongUsage(f"{given['data'].place}: {config.data}: no such user") from None
-    return msgspec.structs.replace(config, data=str(data.absolute()))
+    folders = {}
+    for setting in ("data", "tls"):
+        if path := getattr(config, setting):
+            try:
+                folders[setting] = str(Path(path).expanduser().absolute())
+            except RuntimeError:
+                raise WrongUsage(f"{given[setting].place}: {path}: no such user") from None
+    return msgspec.structs.replace(config, **folders)
 
 
 def _text(file: Path) -> str:

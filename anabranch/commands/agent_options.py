@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from anabranch.runtime.hosts.requests import AgentMessage
 
 BIND = "127.0.0.1:7433"
+TLS = "anabranch.tls"
+"""In the context of a command."""
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound="AgentMessage")
 
@@ -32,8 +35,36 @@ def _with_port(context: click.Context, parameter: click.Parameter, value: str) -
         raise WrongUsage(f"{parameter.opts[0]}: {error}") from None
 
 
+def _keep_tls(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
+    context.meta[TLS] = value
+
+
+tls_option = click.option(
+    "--tls",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="ANABRANCH_TLS",
+    metavar="DIR",
+    expose_value=False,
+    callback=_keep_tls,
+    help="Your certificate, for agents that ask for one; ~/.config/anabranch/tls for other "
+    "machines.",
+)
+
+
+def tls_of(at: str) -> Path | None:
+    """The folder of the certificate that the command shows at this address."""
+    from anabranch.runtime.hosts.config import is_loopback
+
+    given: Path | None = click.get_current_context().meta[TLS]
+    if given is not None or is_loopback(at):
+        return given
+    usual = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "anabranch/tls"
+    return usual if usual.is_dir() else None
+
+
 def address_option(name: str) -> Callable[[F], F]:
-    return click.option(
+    """And the certificate that is shown there (`tls_of`)."""
+    option = click.option(
         name,
         "at",
         default=BIND,
@@ -43,6 +74,7 @@ def address_option(name: str) -> Callable[[F], F]:
         callback=_with_port,
         help="Where the agent listens.",
     )
+    return lambda command: option(tls_option(command))
 
 
 at_option = address_option("--at")
@@ -71,11 +103,13 @@ def asking() -> Iterator[None]:
 def ask(at: str, token_file: Path | None, request: AgentMessage, kind: type[M]) -> M:
     """The reply of the agent to what only its user may ask. Raises `Refusal`, `WrongUsage`."""
 
+    tls = tls_of(at)
+
     async def asked() -> M:
         from anabranch.runtime.hosts.pipelines import FRAME_BYTES_MAX
         from anabranch.runtime.live.hosts.client import AgentError, agent_at
 
-        async with agent_at(at, token_file, FRAME_BYTES_MAX) as agent:
+        async with agent_at(at, token_file, FRAME_BYTES_MAX, tls) as agent:
             if agent.unproved:
                 raise AgentError(agent.unproved, wrong=True)
             agent.ask(request)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.commands.agent_options import asking, at_option
+from anabranch.commands.agent_options import asking, at_option, tls_of
 from anabranch.commands.shared_options import json_option
 from anabranch.commands.telling import say
 
@@ -32,7 +33,7 @@ Exit code: 0 done, 1 no agent answers, 2 wrong usage.
 def command(at: str, as_json: bool) -> None:
     """Show the hosts that an agent knows, and in which state each of them is."""
     with asking():
-        known = asyncio.run(_ask(at))
+        known = asyncio.run(_ask(at, tls_of(at)))
     if as_json:
         import msgspec
 
@@ -41,11 +42,11 @@ def command(at: str, as_json: bool) -> None:
         _show(known)
 
 
-async def _ask(at: str) -> HostsKnown:
+async def _ask(at: str, tls: Path | None) -> HostsKnown:
     from anabranch.runtime.hosts.requests import AskHosts, HostsKnown
     from anabranch.runtime.live.hosts.client import agent_at
 
-    async with agent_at(at, None, 2**20) as agent:
+    async with agent_at(at, None, 2**20, tls) as agent:
         agent.ask(AskHosts())
         return await agent.reply(HostsKnown)
 
@@ -66,7 +67,8 @@ def _as_json(at: str, known: HostsKnown) -> dict[str, Any]:
         }
         for line in known.hosts
     ]
-    return {"at": at, "host": known.me, "name_taken": known.name_taken, "hosts": hosts}
+    mine = {"host": known.me, "name_taken": known.name_taken, "refused": known.refused}
+    return {"at": at, **mine, "hosts": hosts}
 
 
 def _show(known: HostsKnown) -> None:
@@ -88,6 +90,9 @@ def _show(known: HostsKnown) -> None:
     for line in (head, *lines):
         say("  ".join(map(str.ljust, line, widths)).rstrip())
     say(f"* the host of this agent; {_alive(known)}")
+    if known.refused:
+        told = "; ".join(f"{reason} ({count:,})" for reason, count in known.refused.items())
+        say(f"refused since it began: {told}")
     if known.name_taken:
         say(f"the others refuse this host: another one has the name {known.me!r}")
 

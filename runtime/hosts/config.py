@@ -35,8 +35,8 @@ BIND = f"127.0.0.1:{PORT}"
 SEEDS_MAX = 64
 WARM_MAX = 64
 NO_TLS = (
-    "an agent reaches, and is reached by, this machine only (127.0.0.1), since this version does "
-    "not encrypt or prove anything between hosts yet"
+    "other machines are reached with certificates only; `anabranch ca init` and "
+    "`anabranch ca issue NAME --address HOST` make them, --tls DIR names the folder"
 )
 
 
@@ -53,7 +53,7 @@ class Given(NamedTuple):
 
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`data`: the folder in which the agent keeps what outlives it. `warm`: idle processes that
-    each of its runs keeps ready."""
+    each of its runs keeps ready. `tls`: the folder of its certificate; "" for none."""
 
     name: str
     region: str
@@ -66,6 +66,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     warm: int
     log: Literal["plain", "json"]
+    tls: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ def _several(text: str) -> list[str]:
 _WORD = f"a text of at most {NAME_CHARS_MAX} characters that can be shown"
 _ADDRESS = f"HOST:PORT, such as {BIND}"
 _PATH = Annotated[str, Meta(pattern=r"\A[^\x00\ud800-\udfff]+\Z")]
+_ANYWHERE = ("0.0.0.0:", "[::]:")
 SETTINGS: dict[str, Setting] = {
     "name": Setting(Name, f"letters, digits, '.', '_' and '-', at most {NAME_CHARS_MAX}"),
     "region": Setting(Word, _WORD),
@@ -114,6 +116,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "data": Setting(_PATH, "the path of a folder, in UTF-8"),
     "warm": Setting(Annotated[int, Meta(ge=0, le=WARM_MAX)], f"a number from 0 to {WARM_MAX}", int),
+    "tls": Setting(_PATH, "the path of a folder, in UTF-8"),
     "log": Setting(Literal["plain", "json"], "plain or json"),
 }
 ENVIRONMENT = {name: f"ANABRANCH_{name.upper()}" for name in SETTINGS}
@@ -162,10 +165,15 @@ def config_of(given: Mapping[str, Given], usual: Mapping[str, Any]) -> AgentConf
         addresses = values[name] if name == "seeds" else [values[name]]
         place = given[name].place if name in given else "the settings"
         for address in addresses:
-            if not is_loopback(address):
+            if not config.tls and not is_loopback(address):
                 raise ConfigError(f"{_whole(name, place)}: {address}: {NO_TLS}")
             if name in given and name != "bind" and has_no_port(address):
                 raise ConfigError(f"{_whole(name, place)}: {address}: expected a port above 0")
+    if config.advertise.startswith(_ANYWHERE):
+        raise ConfigError(
+            f"the agent listens at {config.advertise}, which is no address at which others reach "
+            "it; give one with --advertise HOST:PORT"
+        )
     host = host_of(config, config.advertise, bytes(8), 2**40, "0.0.0")
     if (size := len(msgspec.msgpack.encode(host))) > HOST_BYTES_MAX:
         raise ConfigError(
@@ -192,8 +200,13 @@ def host_of(
     )
 
 
+def host_in(address: str) -> str:
+    """Of HOST:PORT."""
+    return address.rpartition(":")[0].strip("[]")
+
+
 def is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
+    host = host_in(address)
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

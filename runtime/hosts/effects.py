@@ -19,8 +19,11 @@ from anabranch.runtime.hosts.host import HostInfo, HostState
 
 @dataclass(frozen=True, slots=True)
 class FrameCame:
+    """`peer`: the name in the certificate of the other end; None without TLS."""
+
     number: int
     body: bytes
+    peer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

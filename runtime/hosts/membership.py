@@ -19,6 +19,8 @@ about log2(n) periods, and hosts that were cut off agree again soon after they m
 - A name belongs to the host that has it and lives. Another one with that name is refused. If both
   had it before they met, that of the higher incarnation keeps it, and the other one stays out
   until the name is free.
+- With certificates each host speaks as the one that it is, and of others it says only what keeps
+  them able to object (`may_say`): a false word costs them another incarnation, and no more.
 - What a host says is bounded in bytes per second (`budget`), in the size of frames, and the table
   in its rows.
 
@@ -89,6 +91,11 @@ SOME = 3
 """Rows for a host that has to ask elsewhere."""
 BUSY_MAX = 3
 """A host that has been told so often that another one is busy waits eight periods on average."""
+FAR, LEAP_MAX, OWN_LEAP_MAX = 2**48, 2**16, 2**40
+"""Of incarnations with certificates: no host reaches `FAR` by itself. Beyond it, and what is known,
+another host may lift the incarnation of a third one by `LEAP_MAX`. A host objects to what is said
+of it up to `OWN_LEAP_MAX` beyond: so much more that it can always object, and so little that many
+years of false words do not use up the numbers."""
 _ANSWER_BYTES = 96
 """At least what an answer without hashes takes."""
 
@@ -117,6 +124,10 @@ class HostMembership:
         self.budget = Budget(now)
         self.malformed = 0
         """Frames that were none."""
+        self.false_names = 0
+        """Frames in the name of another host than the certificate has."""
+        self.false_rows = 0
+        """Rows that their sender may not state."""
         self.refused = False
         """Another host has this one's name."""
         self._joined = False
@@ -151,8 +162,8 @@ class HostMembership:
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         match event:
-            case FrameCame(number, body):
-                self._take_body(number, body, now)
+            case FrameCame(number, body, peer):
+                self._take_body(number, body, peer, now)
             case StreamLost(number):
                 if (exchange := self._exchanges.pop(number, None)) is not None:
                     self._over(exchange, now)
@@ -304,7 +315,7 @@ class HostMembership:
 
     # -- frames ----------------------------------------------------------------------------
 
-    def _take_body(self, number: int, body: bytes, now: float) -> None:
+    def _take_body(self, number: int, body: bytes, peer: str | None, now: float) -> None:
         exchange = self._exchanges.get(number)
         if number > 0 and exchange is None:
             return  # it came while this host hung up
@@ -313,13 +324,40 @@ class HostMembership:
         except msgspec.DecodeError:
             self._do_not_take(number, now)
             return
+        if peer is not None:
+            if isinstance(frame, Probe | Answer) and frame.name != peer:
+                self.false_names += 1
+                self._end(number, now)
+                return
+            frame = self._sayable(frame, peer)
         if exchange is None:
             self._take_from_dialler(number, frame, now)
         else:
             self._take_from_dialled(number, exchange, frame, now)
 
+    def _sayable(self, frame: AnyFrame, peer: str) -> AnyFrame:
+        """Without what this host may not say."""
+        opinion = frame.opinion if isinstance(frame, Probe | Answer) else None
+        if opinion is not None and not _may_object(opinion.incarnation, self.me):
+            self.false_rows += 1
+            frame = msgspec.structs.replace(frame, opinion=None)
+        if not isinstance(frame, Rows | Answer):
+            return frame
+        said = frame.rows if isinstance(frame, Rows) else frame.some
+        rows = [r for r in said if may_say(peer, r, self.table.get(r.host.name), self.me)]
+        if len(rows) == len(said):
+            return frame
+        self.false_rows += len(said) - len(rows)
+        if isinstance(frame, Rows):
+            return Rows(rows, frame.wanted)
+        return msgspec.structs.replace(frame, some=rows)
+
     def _do_not_take(self, number: int, now: float) -> None:
         self.malformed += 1
+        self._end(number, now)
+
+    def _end(self, number: int, now: float) -> None:
+        """Give it up."""
         exchange = self._exchanges.get(number)
         self._hang_up(number)
         if exchange is not None:
@@ -529,6 +567,26 @@ class HostMembership:
     def _hang_up(self, number: int) -> None:
         self._exchanges.pop(number, None)
         self._effects.append(HangUp(number))
+
+
+def may_say(peer: str, said: HostStatement, known: HostRow | None, me: HostInfo) -> bool:
+    """Whether a host whose name is proved may state this row. Of itself it may say anything. Of
+    others it may repeat what they have said, and suspect them; what would leave them no incarnation
+    to object with, or give their name to another key while they live, it may not."""
+    host = said.host
+    if host.name == peer:
+        return True
+    if host.name == me.name:
+        return host.key == me.key and _may_object(host.incarnation, me)
+    if known is None:
+        return host.incarnation <= FAR + LEAP_MAX
+    if host.key != known.host.key and known.state.is_live:
+        return False
+    return host.incarnation <= max(known.host.incarnation, FAR) + LEAP_MAX
+
+
+def _may_object(incarnation: int, me: HostInfo) -> bool:
+    return incarnation <= max(me.incarnation, FAR) + OWN_LEAP_MAX
 
 
 def _tells(before: HostRow | None, row: HostRow) -> bool:

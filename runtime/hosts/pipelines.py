@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from anabranch.runtime.hosts.bundle import BUNDLE_BYTES_MAX
 from anabranch.runtime.hosts.requests import AgentMessage
+from anabranch.runtime.hosts.roles import SUBMIT, VIEW
 
 FRAME_BYTES_MAX = BUNDLE_BYTES_MAX + 2**16
 LOG_LINES_MAX = 10_000
@@ -16,6 +17,7 @@ LOG_LINES_MAX = 10_000
 class Submit(AgentMessage, frozen=True, tag="submit"):
     """`version`: the SHA-256 of the bundle."""
 
+    role: ClassVar[str] = SUBMIT
     bundle: bytes
     version: str
 
@@ -23,10 +25,12 @@ class Submit(AgentMessage, frozen=True, tag="submit"):
 class AskStatus(AgentMessage, frozen=True, tag="status"):
     """`pipeline`: an id or a name; empty: all."""
 
+    role: ClassVar[str] = VIEW
     pipeline: str
 
 
 class AskLogs(AgentMessage, frozen=True, tag="logs"):
+    role: ClassVar[str] = VIEW
     pipeline: str
     lines: int
 
@@ -34,6 +38,7 @@ class AskLogs(AgentMessage, frozen=True, tag="logs"):
 class StopPipeline(AgentMessage, frozen=True, tag="stop"):
     """`at_once`: give up what is on its way. Otherwise what was read is finished."""
 
+    role: ClassVar[str] = SUBMIT
     pipeline: str
     at_once: bool
 
@@ -45,7 +50,8 @@ class PipelineStatus(msgspec.Struct, frozen=True):
     begins again soon), silent (its process is there and does not answer), finished, stopped,
     failed, or damaged (what the host has kept of it cannot be read). `run`: figures of the run that
     answered, or of the report of one that has ended; None without either. `message`: why it failed,
-    waits, or is damaged. `starts`: processes that it has had.
+    waits, or is damaged. `starts`: processes that it has had. `owner`: whose certificate it was
+    submitted with; "" for the user of the agent.
     """
 
     id: str
@@ -59,6 +65,7 @@ class PipelineStatus(msgspec.Struct, frozen=True):
     starts: int
     run: dict[str, Any] | None
     message: str
+    owner: str = ""
 
 
 class PipelinesKnown(AgentMessage, frozen=True, tag="pipelines"):

@@ -11,15 +11,20 @@
 Both prove that they know the secret in the data folder of the agent, which only its user can read:
 another user of the machine can reach the agent too. The secret itself does not travel, and a proof
 is for one pair of nonces only. A command that does not know it may ask for what any user may know.
+
+With TLS both have proved who they are before the greeting. Then the request follows it at once, and
+the roles in the certificate of the command say what it may ask for.
 """
 
 from __future__ import annotations
 
 import hmac
+from typing import ClassVar
 
 import msgspec
 
 from anabranch.runtime.hosts.host import HostInfo
+from anabranch.runtime.hosts.roles import OPERATE, VIEW
 
 GREETING = b"anabranch requests 1"
 NONCE_BYTES = 16
@@ -28,7 +33,9 @@ FIRST_BYTES_MAX = 8 * 2**10
 
 
 class AgentMessage(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    pass
+    """`role`: what a certificate must allow for this request; the most, unless it says less."""
+
+    role: ClassVar[str] = OPERATE
 
 
 class Challenge(AgentMessage, frozen=True, tag="challenge"):
@@ -59,7 +66,7 @@ class RequestFailed(AgentMessage, frozen=True, tag="failed"):
 
 
 class AskHosts(AgentMessage, frozen=True, tag="hosts"):
-    pass
+    role: ClassVar[str] = VIEW
 
 
 class HostLine(msgspec.Struct, frozen=True):
@@ -72,11 +79,12 @@ class HostLine(msgspec.Struct, frozen=True):
 
 class HostsKnown(AgentMessage, frozen=True, tag="hosts_known"):
     """`me`: the host of the agent. `name_taken`: another host has its name, and the others refuse
-    this one."""
+    this one. `refused`: how often the agent has refused others, by reason, since it began."""
 
     me: str
     hosts: list[HostLine]
     name_taken: bool
+    refused: dict[str, int] = {}
 
 
 def mac_of(secret: bytes, side: str, mine: bytes, other: bytes) -> bytes:

@@ -63,7 +63,7 @@ def test_wrong_settings_end_with_code_2_and_the_place(tmp_path: Path) -> None:
     for words, told in [
         (["--config", str(file)], f"{file}:2: no setting 'regoin'; did you mean 'region'?"),
         (["--config", str(tmp_path / "no.toml")], "no.toml: No such file or directory"),
-        (["--bind", "0.0.0.0:7433"], "--bind: 0.0.0.0:7433: an agent reaches, and is reached by"),
+        (["--bind", "0.0.0.0:7433"], "--bind: 0.0.0.0:7433: other machines are reached with"),
         (["--label", "camera"], "--label: expected KEY=VALUE; got 'camera'"),
         (["--bind", "127.0.0.1:70000"], "--bind: expected HOST:PORT, such as 127.0.0.1:7433; got"),
         (["--data", "~no.such.user/a"], "--data: ~no.such.user/a: no such user"),

@@ -200,7 +200,7 @@ def test_without_an_agent_every_command_says_so(tmp_path: Path) -> None:
         code, told = refused(*words, "127.0.0.1:9")
         assert (code, "no agent answers at 127.0.0.1:9" in told) == (1, True)
     code, told = refused("status", "--at", "10.0.0.1")
-    assert (code, "10.0.0.1:7433: an agent reaches" in told) == (2, True)
+    assert (code, "10.0.0.1:7433: other machines are reached with" in told) == (2, True)
 
 
 def test_an_address_or_a_name_that_cannot_be_is_told_with_what_was_expected() -> None:

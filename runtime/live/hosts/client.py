@@ -23,9 +23,12 @@ from anabranch.runtime.hosts.requests import (
     is_proved,
     mac_of,
 )
+from anabranch.runtime.hosts.roles import AGENT
 from anabranch.runtime.live.hosts.data_folder import TOKEN, FolderError, secret_in
 from anabranch.runtime.live.hosts.request_server import UNPROVED, say
 from anabranch.runtime.live.hosts.stream import FrameStream
+from anabranch.runtime.live.hosts.tls import TlsError, TlsFolder
+from anabranch.runtime.live.hosts.tls_layer import TlsRefused
 from anabranch.runtime.ports import clock
 
 DIAL_S = 10.0
@@ -64,6 +67,8 @@ class HostAgentClient:
             async with asyncio.timeout(REPLY_S):
                 return await _received(self._stream, self._address, *kinds)
         except ConnectionError:
+            if (refused := self._stream.refusal) is not None:
+                raise AgentError(_refused(refused, self._address)) from None
             how = "has ended the connection"
         except TimeoutError:
             how = f"has not replied for {REPLY_S:.0f} s"
@@ -75,17 +80,15 @@ class HostAgentClient:
 
 @asynccontextmanager
 async def agent_at(
-    address: str, token_file: Path | None, frame_bytes_max: int = FIRST_BYTES_MAX
+    address: str,
+    token_file: Path | None,
+    frame_bytes_max: int = FIRST_BYTES_MAX,
+    tls: Path | None = None,
 ) -> AsyncIterator[HostAgentClient]:
     """`token_file`: with the agent's secret; None: the one that the agent names, if this user can
-    read it. Raises `AgentError`."""
-    if not is_loopback(address):
-        raise AgentError(f"{address}: {NO_TLS}", wrong=True)
-    try:
-        async with asyncio.timeout(DIAL_S):
-            stream = await FrameStream.dial(address, FIRST_BYTES_MAX)
-    except (OSError, TimeoutError):
-        raise AgentError(f"no agent answers at {address}; `anabranch agent` starts one") from None
+    read it. `tls`: the folder of a certificate, which counts in place of the token; None: the agent
+    speaks no TLS. Raises `AgentError`."""
+    stream = await _dialled(address, tls)
     try:
         async with asyncio.timeout(DIAL_S):
             unproved = await _handshake(stream, address, token_file)
@@ -94,16 +97,57 @@ async def agent_at(
     except TimeoutError:
         raise AgentError(f"what listens at {address} does not answer as an agent does") from None
     except ConnectionError:
-        raise AgentError(
-            f"what listens at {address} has ended the connection; it is no agent of this version, "
-            "or one that ends or has too much to do"
-        ) from None
+        raise AgentError(_why_ended(stream, address)) from None
     finally:
         stream.close()
 
 
+async def _dialled(address: str, tls: Path | None) -> FrameStream:
+    if tls is None and not is_loopback(address):
+        raise AgentError(f"{address}: {NO_TLS}", wrong=True)
+    try:
+        layer = None if tls is None else TlsFolder(tls).layer(address)
+        async with asyncio.timeout(DIAL_S):
+            return await FrameStream.dial(address, FIRST_BYTES_MAX, layer)
+    except TlsError as error:
+        raise AgentError(str(error), wrong=True) from None
+    except TlsRefused as refused:
+        raise AgentError(_refused(refused, address)) from None
+    except ConnectionResetError:
+        raise AgentError(
+            f"what listens at {address} ends the TLS handshake; it is no agent with certificates, "
+            "or it refuses this one"
+        ) from None
+    except (OSError, TimeoutError):
+        raise AgentError(f"no agent answers at {address}; `anabranch agent` starts one") from None
+
+
+def _refused(refused: TlsRefused, address: str) -> str:
+    if refused.by_peer:
+        return f"the agent at {address} refuses what this command has shown: {refused.reason}"
+    return f"what listens at {address} has shown {refused.reason}; nothing was sent to it"
+
+
+def _why_ended(stream: FrameStream, address: str) -> str:
+    if stream.refusal is not None:
+        return _refused(stream.refusal, address)
+    if stream.peer is None:
+        return (
+            f"what listens at {address} has ended the connection; it is no agent of this version, "
+            "or one that ends or has too much to do, or asks for a certificate (--tls DIR)"
+        )
+    return (
+        f"the agent {stream.peer.name} at {address} has ended the connection; it ends, or it "
+        "refuses the certificate of this command, as its log says"
+    )
+
+
 async def _handshake(stream: FrameStream, address: str, token_file: Path | None) -> str:
     stream.send(GREETING)
+    if stream.peer is not None:
+        if not stream.peer.may(AGENT):
+            raise AgentError(f"what listens at {address} is no agent, but {stream.peer.name}")
+        return ""
     challenge = await _received(stream, address, Challenge)
     secret = _secret(challenge, token_file)
     mine = clock.secret(NONCE_BYTES)

@@ -29,7 +29,11 @@ from anabranch.runtime.hosts.effects import (
 )
 from anabranch.runtime.hosts.frames import FRAME_BYTES_MAX
 from anabranch.runtime.hosts.membership import ANSWER_S, HostMembership
+from anabranch.runtime.hosts.roles import AGENT
+from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.stream import FrameStream
+from anabranch.runtime.live.hosts.tls import TlsFolder
+from anabranch.runtime.live.hosts.tls_layer import TlsRefused
 from anabranch.runtime.ports import clock
 
 GOSSIP = b"anabranch gossip 1"
@@ -53,11 +57,13 @@ class Gossip:
         tell: Callable[[Told], None],
         keep: Callable[[int], None],
         may_dial: Callable[[str], bool],
+        tls: TlsFolder | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self.membership = membership
+        self.refusals = refusals or Refusals()
         self._may_dial = may_dial
-        self.refused = 0
-        """Exchanges for which there was no room."""
+        self._tls = tls
         self._tell = tell
         self._keep = keep
         self._dialling: set[int] = set()
@@ -72,8 +78,12 @@ class Gossip:
 
     async def answer(self, stream: FrameStream) -> None:
         """Take part in an exchange that another host has begun."""
+        if stream.peer is not None and not stream.peer.may(AGENT):
+            self.refusals.count("gossip without the role agent", stream.who)
+            stream.close()
+            return
         if sum(number < 0 for number in self._streams) >= INCOMING_MAX or self._ended:
-            self.refused += 1
+            self.refusals.count("too many exchanges of gossip", stream.who)
             stream.close()
             return
         number = next(self._incoming)
@@ -146,9 +156,10 @@ class Gossip:
     async def _exchange(self, number: int, address: str, body: bytes) -> None:
         stream = None
         if self._may_dial(address):
-            with suppress(OSError, TimeoutError):
+            # Other hosts name addresses: some cannot be, for which Python has a `UnicodeError`.
+            with suppress(OSError, TimeoutError, UnicodeError):
                 async with asyncio.timeout(IDLE_S):
-                    stream = await FrameStream.dial(address, FRAME_BYTES_MAX)
+                    stream = await self._dial(address)
         if number not in self._dialling:  # it has hung up meanwhile
             if stream is not None:
                 stream.close()
@@ -162,7 +173,23 @@ class Gossip:
         stream.send(body)
         await self._listen(number, stream)
 
+    async def _dial(self, address: str) -> FrameStream | None:
+        """None: what is there is no agent of these hosts. Raises `OSError`."""
+        try:
+            layer = None if self._tls is None else self._tls.layer(address)
+            stream = await FrameStream.dial(address, FRAME_BYTES_MAX, layer)
+        except TlsRefused as refused:
+            if not refused.by_peer:
+                self.refusals.count(f"dialled, and shown {refused.reason}", address)
+            return None
+        if stream.peer is not None and not stream.peer.may(AGENT):
+            self.refusals.count("dialled, and no agent", stream.who)
+            stream.close()
+            return None
+        return stream
+
     async def _listen(self, number: int, stream: FrameStream) -> None:
+        name = None if stream.peer is None else stream.peer.name
         while (body := await stream.receive()) is not None:
-            self._handle(FrameCame(number, body))
+            self._handle(FrameCame(number, body, name))
         self._lost(number)

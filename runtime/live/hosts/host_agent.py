@@ -33,8 +33,10 @@ from anabranch.runtime.live.hosts.door import Door
 from anabranch.runtime.live.hosts.gossip import GOSSIP, Gossip, Told
 from anabranch.runtime.live.hosts.pipeline_desk import PipelineDesk, in_words
 from anabranch.runtime.live.hosts.pipelines import Pipelines
+from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.request_server import RequestServer, say
 from anabranch.runtime.live.hosts.stream import FrameStream
+from anabranch.runtime.live.hosts.tls import TlsFolder, check_agent
 from anabranch.runtime.ports import clock
 
 _IN_WORDS = {
@@ -68,10 +70,14 @@ class HostAgent:
         self._command = command
         self._pipelines: Pipelines
         self._joined = False
+        self._refusals = Refusals(log)
+        self._tls: TlsFolder | None = None
 
     async def run(self) -> None:
-        """Until SIGTERM or Ctrl-C. Raises `AgentFailed`, `FolderError`."""
+        """Until SIGTERM or Ctrl-C. Raises `AgentFailed`, `FolderError`, `TlsError`."""
         config = self.config
+        if config.tls:
+            self._take_certificate(Path(config.tls))
         self._folder = folder = open_folder(Path(config.data))
         for damaged in folder.damaged:
             self._log.say("damaged", damaged)
@@ -79,12 +85,15 @@ class HostAgent:
             parent = folder.path / "pipelines"
             self._pipelines = Pipelines(parent, config.name, self._command, config.warm, self._log)
             server = self._request_server()
-            door = Door({GOSSIP: self._take_part, GREETING: server.serve})
+            serves = {GOSSIP: self._take_part, GREETING: server.serve}
+            door = Door(serves, self._refusals, self._tls)
             address = await self._open(door)
             advertised = address if config.advertise == config.bind else config.advertise
             me = host_of(config, advertised, folder.key, folder.incarnation, self.version)
             membership = HostMembership(me, config.seeds, clock.chance(), clock.monotonic())
-            self._gossip = Gossip(membership, self._tell, self._keep, is_loopback)
+            self._gossip = Gossip(
+                membership, self._tell, self._keep, self._may_dial, self._tls, self._refusals
+            )
             self._take_signals()
             self._log.say(
                 "started",
@@ -104,6 +113,16 @@ class HostAgent:
                 self._log.say("left", "has left")
         finally:
             folder.close()
+
+    def _take_certificate(self, folder: Path) -> None:
+        until = check_agent(folder, self.config.name, self.config.advertise)
+        self._log.say("certificate", f"has a certificate that is valid until {until}", until=until)
+
+        def changed(wrong: str) -> None:
+            text = f"{folder} has changed: {wrong or 'another certificate counts from now on'}"
+            self._log.say("certificate", text, wrong=wrong)
+
+        self._tls = TlsFolder(folder, changed)
 
     async def _open(self, door: Door) -> str:
         try:
@@ -128,6 +147,9 @@ class HostAgent:
         self._over.set_result(None)
 
     # -- gossip ----------------------------------------------------------------------------
+
+    def _may_dial(self, address: str) -> bool:
+        return self._tls is not None or is_loopback(address)
 
     async def _take_part(self, stream: FrameStream) -> None:
         await self._gossip.answer(stream)
@@ -187,6 +209,7 @@ class HostAgent:
             {AskHosts: self._tell_hosts},
             desk.handlers,
             FRAME_BYTES_MAX,
+            self._refusals,
         )
 
     async def _tell_hosts(self, request: AskHosts, stream: FrameStream) -> None:
@@ -194,5 +217,11 @@ class HostAgent:
         rows = sorted(membership.table, key=lambda row: row.host.name)
         lines = [HostLine(r.host, r.state.name.lower(), now - r.since) for r in rows]
         stream.allow(2**20)
-        say(stream, HostsKnown(self.config.name, lines, membership.refused))
+        gossip = {
+            "frames of gossip that make no sense": membership.malformed,
+            "gossip in the name of another host": membership.false_names,
+            "gossip on other hosts that is not taken": membership.false_rows,
+        }
+        refused = dict(self._refusals.counts) | {what: n for what, n in gossip.items() if n}
+        say(stream, HostsKnown(self.config.name, lines, membership.refused, refused))
         await stream.drained()

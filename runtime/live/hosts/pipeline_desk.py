@@ -15,6 +15,7 @@ from anabranch.runtime.hosts.pipelines import (
     Submit,
 )
 from anabranch.runtime.hosts.requests import AgentMessage, RequestFailed
+from anabranch.runtime.hosts.roles import Peer
 from anabranch.runtime.live.hosts.pipelines import PipelineRefused, Pipelines
 from anabranch.runtime.live.hosts.request_server import Handler, say
 from anabranch.runtime.live.hosts.stream import FrameStream
@@ -30,21 +31,22 @@ class PipelineDesk:
             StopPipeline: _replied(self._stop),
         }
 
-    async def _submit(self, request: Submit) -> AgentMessage:
-        status = await self._pipelines.submit(request.bundle, request.version)
+    async def _submit(self, request: Submit, asker: Peer | None) -> AgentMessage:
+        status = await self._pipelines.submit(request.bundle, request.version, asker)
         return PipelinesKnown([status])
 
-    async def _status(self, request: AskStatus) -> AgentMessage:
+    async def _status(self, request: AskStatus, asker: Peer | None) -> AgentMessage:
         return PipelinesKnown(await self._pipelines.statuses(request.pipeline))
 
-    async def _logs(self, request: AskLogs) -> AgentMessage:
+    async def _logs(self, request: AskLogs, asker: Peer | None) -> AgentMessage:
         name, lines = self._pipelines.log_lines(request.pipeline, request.lines)
         while sum(map(len, lines)) > FRAME_BYTES_MAX // 8:  # characters have up to four bytes
             lines = lines[len(lines) // 2 + 1 :]
         return Logs(name, "".join(f"{line}\n" for line in lines))
 
-    async def _stop(self, request: StopPipeline) -> AgentMessage:
-        status = await self._pipelines.stop(request.pipeline, at_once=request.at_once)
+    async def _stop(self, request: StopPipeline, asker: Peer | None) -> AgentMessage:
+        wanted, at_once = request.pipeline, request.at_once
+        status = await self._pipelines.stop(wanted, at_once=at_once, asker=asker)
         return PipelinesKnown([status])
 
 
@@ -53,10 +55,10 @@ def in_words(error: OSError) -> str:
     return f"{place}{error.strerror or error}"
 
 
-def _replied(work: Callable[[Any], Awaitable[AgentMessage]]) -> Handler:
+def _replied(work: Callable[[Any, Peer | None], Awaitable[AgentMessage]]) -> Handler:
     async def handle(request: Any, stream: FrameStream) -> None:
         try:
-            reply = await work(request)
+            reply = await work(request, stream.peer)
         except PipelineRefused as refused:
             reply = RequestFailed(str(refused), refused.wrong)
         except OSError as error:

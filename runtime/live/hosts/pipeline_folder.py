@@ -39,7 +39,7 @@ class PipelineEnd(msgspec.Struct, frozen=True):
 
 class PipelineRecord(msgspec.Struct, frozen=True):
     """`begun`: a run of it has been seen at work. `ending`: how its run was told to end. `end`:
-    None while it is to run."""
+    None while it is to run. `owner`: as in `PipelineStatus`."""
 
     name: str
     version: str
@@ -50,6 +50,7 @@ class PipelineRecord(msgspec.Struct, frozen=True):
     begun: bool = False
     ending: str = ""
     end: PipelineEnd | None = None
+    owner: str = ""
 
     @property
     def id(self) -> str:
@@ -128,11 +129,10 @@ class PipelineFolder:
         store().remove_folder(self.path)
 
 
-def unpack(parent: Path, bundle: Bundle, version: str) -> PipelineFolder:
+def unpack(parent: Path, bundle: Bundle, version: str, owner: str = "") -> PipelineFolder:
     """A new folder, whole or not at all. Raises `OSError`."""
-    record = PipelineRecord(
-        bundle.name, version, bundle.module, bundle.variable, bundle.settings, now()
-    )
+    code = (bundle.module, bundle.variable, bundle.settings)
+    record = PipelineRecord(bundle.name, version, *code, now(), owner=owner)
     aside = parent / f"{UNFINISHED}{clock.secret(6).hex()}"
     try:
         store().make_folder(aside / FILES, 0o700, parents=True)

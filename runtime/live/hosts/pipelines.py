@@ -16,6 +16,7 @@ from pathlib import Path
 
 from anabranch.runtime.hosts.bundle import Bundle, BundleError, lacks, needed, opened
 from anabranch.runtime.hosts.pipelines import PipelineStatus
+from anabranch.runtime.hosts.roles import OPERATE, Peer
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.attendance import END, STOP
 from anabranch.runtime.live.hosts.attended import Attended, figures_of
@@ -102,8 +103,9 @@ class Pipelines:
 
     # -- requests --------------------------------------------------------------------------
 
-    async def submit(self, data: bytes, version: str) -> PipelineStatus:
-        """Return when its run has begun, or after `START_S`. Raises `PipelineRefused`."""
+    async def submit(self, data: bytes, version: str, asker: Peer | None = None) -> PipelineStatus:
+        """Return when its run has begun, or after `START_S`. `asker`: None for the user of the
+        agent. Raises `PipelineRefused`."""
         try:
             bundle = opened(data, version)
         except BundleError as error:
@@ -120,8 +122,9 @@ class Pipelines:
             raise PipelineRefused(f"{self._host} cannot unpack {name}: {damaged}", wrong=False)
         is_new = one is None
         if one is None:
-            one = await self._unpacked(bundle, version)
+            one = await self._unpacked(bundle, version, asker.name if asker else "")
         else:
+            _check_owner(one, asker)
             one.note(end=None, begun=False, ending="")
         self._upkeep.start(one)
         await self._begun_or_ended(one)
@@ -145,12 +148,14 @@ class Pipelines:
                 wrong=False,
             )
 
-    async def _unpacked(self, bundle: Bundle, version: str) -> Attended:
+    async def _unpacked(self, bundle: Bundle, version: str, owner: str) -> Attended:
         made: list[PipelineFolder] = []
         name = id_of(bundle.name, version)
         self._unpacking.add(name)
         try:
-            await store().in_thread(lambda: made.append(unpack(self._parent, bundle, version)))
+            await store().in_thread(
+                lambda: made.append(unpack(self._parent, bundle, version, owner))
+            )
         except OSError as error:
             raise PipelineRefused(
                 f"{self._host} cannot unpack {name} in {self._parent}: {error.strerror}",
@@ -201,11 +206,16 @@ class Pipelines:
             starts=one.starts,
             run=figures or None,
             message=message,
+            owner=record.owner,
         )
 
-    async def stop(self, wanted: str, *, at_once: bool) -> PipelineStatus:
-        """Return when it has ended, or after `STOP_S`. Raises `PipelineRefused`."""
+    async def stop(
+        self, wanted: str, *, at_once: bool, asker: Peer | None = None
+    ) -> PipelineStatus:
+        """Return when it has ended, or after `STOP_S`. `asker`: None for the user of the agent.
+        Raises `PipelineRefused`."""
         one = self._one(wanted)
+        _check_owner(one, asker)
         if one.task is None:
             raise PipelineRefused(f"{one.id} has ended: {one.folder.record.end.state}")  # type: ignore[union-attr]
         one.note(ending=STOP if at_once else END)
@@ -240,6 +250,16 @@ class Pipelines:
             way = hint(wanted, dict.fromkeys(names), "there")
             raise PipelineRefused(f"host {self._host} has no pipeline {wanted!r}; {way}")
         return found
+
+
+def _check_owner(one: Attended, asker: Peer | None) -> None:
+    """Raises `PipelineRefused`."""
+    owner = one.folder.record.owner
+    if asker is not None and not asker.may(OPERATE) and owner != asker.name:
+        whose = f"was submitted by {owner}" if owner else "was submitted by the user of the agent"
+        raise PipelineRefused(
+            f"{one.id} {whose}; for {asker.name} to do this needs the role {OPERATE}"
+        )
 
 
 def _is_there(module: str) -> bool:

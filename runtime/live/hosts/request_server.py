@@ -18,6 +18,8 @@ from anabranch.runtime.hosts.requests import (
     is_proved,
     mac_of,
 )
+from anabranch.runtime.hosts.roles import OPERATE, SUBMIT, VIEW
+from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.ports import clock
 
@@ -32,6 +34,11 @@ UNPROVED = (
     "this needs proof that the command comes from the user of the agent, who can read {file}; "
     "run it as that user, or name a copy of that file with --token-file"
 )
+NO_ROLE = (
+    "this needs the role {role}, and the certificate of {name} has: {has}; "
+    "`anabranch ca issue {name} --role {role}` makes one that has it"
+)
+PEOPLE = {VIEW, SUBMIT, OPERATE}
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -46,9 +53,9 @@ class RequestServer:
         open_to_all: Mapping[type[AgentMessage], Handler],
         handlers: Mapping[type[AgentMessage], Handler],
         frame_bytes_max: int,
+        refusals: Refusals | None = None,
     ) -> None:
-        self.unproved = 0
-        """Streams whose other end said a wrong proof, or asked for more than it may."""
+        self.refusals = refusals or Refusals()
         self._challenge = challenge
         self._secret = secret
         self._open_to_all = open_to_all
@@ -60,26 +67,43 @@ class RequestServer:
     async def serve(self, stream: FrameStream) -> None:
         """Until the request is answered; what cannot be decoded ends the stream."""
         try:
-            async with asyncio.timeout(HANDSHAKE_S):
-                proved = await self._handshake(stream)
-            if proved is None:
-                return
+            if stream.peer is None:
+                async with asyncio.timeout(HANDSHAKE_S):
+                    proved = await self._handshake(stream)
+                if proved is None:
+                    return
+            elif stream.peer.roles & PEOPLE:
+                stream.allow(self._frame_bytes_max)
             async with asyncio.timeout(REQUEST_S):
                 body = await stream.receive()
             if body is None:
                 return
             request = self._requests.decode(body)
         except TimeoutError:
+            self.refusals.count("no request in time", stream.who)
             return
         except msgspec.DecodeError as error:
+            self.refusals.count("a request that makes no sense", stream.who)
             say(stream, RequestFailed(f"the agent does not know this request: {error}"))
             return
         handler = self._open_to_all.get(type(request))
-        if handler is None and not proved:
-            self.unproved += 1
-            say(stream, RequestFailed(UNPROVED.format(file=self._challenge(b"").token_file)))
+        if why := self._why_not(stream, type(request), open_to_all=handler is not None):
+            say(stream, RequestFailed(why))
             return
         await (handler or self._handlers[type(request)])(request, stream)
+
+    def _why_not(self, stream: FrameStream, kind: type[AgentMessage], *, open_to_all: bool) -> str:
+        """Why the other end may not ask for this; "" if it may."""
+        peer = stream.peer
+        if peer is not None and not peer.may(kind.role):
+            self.refusals.count(f"asked for what needs the role {kind.role}", peer.name)
+            return NO_ROLE.format(
+                role=kind.role, name=peer.name, has=", ".join(sorted(peer.roles)) or "none"
+            )
+        if peer is None and not stream.is_proved and not open_to_all:
+            self.refusals.count("asked for what needs the token", stream.who)
+            return UNPROVED.format(file=self._challenge(b"").token_file)
+        return ""
 
     async def _handshake(self, stream: FrameStream) -> bool | None:
         """Whether the other end has proved that it knows the secret; None: it has gone, or has said
@@ -96,9 +120,10 @@ class RequestServer:
         if len(proof.nonce) != NONCE_BYTES or not is_proved(
             self._secret, "command", proof.mac, proof.nonce, mine
         ):
-            self.unproved += 1
+            self.refusals.count("a wrong proof of the token", stream.who)
             say(stream, RequestFailed("this is not the token of the agent"))
             return None
+        stream.trust()
         stream.allow(self._frame_bytes_max)
         say(stream, Welcome(mac_of(self._secret, "agent", mine, proof.nonce)))
         return True

@@ -42,6 +42,7 @@ advertise = "localhost:9000"
 seeds = ["127.0.0.1:7434"]
 data = "/var/lib/anabranch"
 warm = 3
+tls = "/etc/anabranch/tls"
 log = "json"
 """
 
@@ -135,8 +136,18 @@ def test_a_wrong_variable_of_the_environment_is_named() -> None:
     ],
 )
 def test_an_address_beyond_this_machine_is_refused_with_the_reason(setting: str) -> None:
-    with pytest.raises(ConfigError, match="does not encrypt or prove anything between hosts yet"):
+    with pytest.raises(
+        ConfigError, match="other machines are reached with certificates only; `anabranch ca"
+    ):
         config(setting)
+    advertise = "" if "advertise" in setting else '\nadvertise = "10.0.0.1:7433"'
+    assert config(f'{setting}{advertise}\ntls = "tls"').tls == "tls"
+
+
+def test_an_agent_that_listens_anywhere_says_where_others_reach_it() -> None:
+    for anywhere in ("0.0.0.0:7433", "[::]:7433"):
+        with pytest.raises(ConfigError, match="give one with --advertise HOST:PORT"):
+            config(f'bind = "{anywhere}"\ntls = "tls"')
 
 
 def test_loopback_is_what_only_this_machine_reaches() -> None:

@@ -105,7 +105,7 @@ async def test_a_command_that_cannot_read_the_token_may_only_look(tmp_path: Path
         with pytest.raises(AgentError, match="needs proof that the command comes from the user"):
             await done(there.address, Act())
         assert there.acted == []
-        assert there.server.unproved == 1
+        assert there.server.refusals.counts == {"asked for what needs the token": 1}
 
 
 async def test_another_token_is_refused(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_nothing_large_is_taken_before_the_proof(tmp_path: Path) -> None:
 async def test_nobody_there_is_told_with_the_command_that_starts_one() -> None:
     with pytest.raises(AgentError, match=r"no agent answers at 127.0.0.1:9; `anabranch agent`"):
         await done("127.0.0.1:9", Look())
-    with pytest.raises(AgentError, match="this machine only"):
+    with pytest.raises(AgentError, match="other machines are reached with certificates only"):
         await done("10.0.0.1:7433", Look())
 
 

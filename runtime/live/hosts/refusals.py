@@ -1,0 +1,34 @@
+"""What an agent refuses, by reason: counted, and told in its log now and then."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from anabranch.runtime.live.hosts.agent_log import AgentLog
+from anabranch.runtime.ports import clock
+
+SAY_EVERY_S = 10.0
+"""For each reason."""
+REASONS_MAX = 64
+
+
+class Refusals:
+    def __init__(self, log: AgentLog | None = None) -> None:
+        self.counts: Counter[str] = Counter()
+        self._log = log
+        self._said: dict[str, tuple[float, int]] = {}
+        """By reason: when it was told, and how many there were."""
+
+    def count(self, reason: str, who: str) -> None:
+        """`reason`: one of few texts, none from outside; `who`: an address or a proved name."""
+        assert len(self.counts) < REASONS_MAX
+        self.counts[reason] += 1
+        now = clock.monotonic()
+        said_at, before = self._said.get(reason, (now - SAY_EVERY_S, 0))
+        if self._log is None or now - said_at < SAY_EVERY_S:
+            return
+        new = self.counts[reason] - before
+        self._said[reason] = (now, self.counts[reason])
+        more = f", and {new - 1:,} more since the last line" if new > 1 else ""
+        text = f"refused {who or 'a connection'}: {reason}{more}"
+        self._log.say("refused_peer", text, reason=reason, who=who, count=self.counts[reason])

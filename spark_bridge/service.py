@@ -57,7 +57,7 @@ class GatewayService(Service):
             if needs.state != state_dir(context.run_dir).absolute():
                 gateway.tell_in(context.run_dir)
 
-        patience = Patience("the gateway to Spark", lambda kind, detail: None)
+        patience = Patience("the gateway to Spark", lambda kind, detail: None, context.delayed)
         address = await patience.outlast(begin)
         try:
             await patience.outlast(tell)

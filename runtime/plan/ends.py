@@ -97,6 +97,10 @@ class ServiceContext(ABC):
     def address(self, text: str) -> None:
         """Say where the service listens; the run begins once it has said so."""
 
+    def delayed(self) -> None:  # noqa: B027 - optional
+        """Say that the system refuses for now what is needed to begin, as a full disk does: the
+        service has the whole time again until it must say where it listens."""
+
     @abstractmethod
     async def publish(self, operator: str, splits: list[Split]) -> None:
         """Add splits to the board of a source.

@@ -104,7 +104,11 @@ class JsonLinesWriter(ExactWriter):
             kind="results",
             durable=sink.durable or context.durable == "power",
         )
-        self._file.open()
+        try:
+            self._file.open()
+        except OSError:
+            self._file.close()  # it may be opened by another one later
+            raise
 
     def stage(self, tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
         return json_lines(tuples)

@@ -46,9 +46,13 @@ class ExtentFile:
         disk = store()
         disk.make_folder(self.folder, 0o700)
         self._file = disk.open(path, os.O_RDWR | os.O_CREAT)
-        if self._file.status().st_size < SLOTS_BYTES:  # room is taken while a full disk is harmless
-            self._file.write(bytes(SLOTS_BYTES), 0)
-        found = read_slots(self._file)
+        try:
+            if self._file.status().st_size < SLOTS_BYTES:  # while a full disk is harmless
+                self._file.write(bytes(SLOTS_BYTES), 0)
+            found = read_slots(self._file)
+        except BaseException:
+            self._file.close()
+            raise
         self._sequence = 0 if found is None else found[0]
         self.noted = _unpacked(found)
         not_for_children(self)

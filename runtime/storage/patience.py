@@ -40,11 +40,13 @@ _REMEDIES = {
 
 
 class Patience:
-    """`who`: the instance, for the log; `note`: for the report."""
+    """`who`: the instance, for the log; `note`: for the report; `delayed`: called whenever
+    something is refused, at least every `RETRY_MAX_S` while it waits."""
 
-    def __init__(self, who: str, note: Note) -> None:
+    def __init__(self, who: str, note: Note, delayed: Callable[[], None] = lambda: None) -> None:
         self._who = who
         self._note = note
+        self._delayed = delayed
         self._told_at = -QUIET_S
 
     async def outlast(
@@ -65,6 +67,7 @@ class Patience:
                 if not passing(met):
                     raise
                 told = told or self._tell(met)
+                self._delayed()
             error = None
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_MAX_S)

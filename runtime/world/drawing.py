@@ -41,7 +41,7 @@ AT_ONCE = (0.1, 0.3)
 GRAPHS_SHARE = 0.65
 """Of the worlds: their pipelines are drawn by chance."""
 DEADLY_SHARE = 0.6
-FULL = (0.0, 0.0, 0.0, 0.01)
+FULL = (0.0, 0.0, 0.0, 0.05)
 """How probable it may be that a call to the disk finds no room."""
 ENDS_SHARE = 0.3
 """Of the worlds in which processes may die: in these all of them do at once."""

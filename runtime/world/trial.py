@@ -24,7 +24,7 @@ from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.policies.script import Script, parse_script
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.report import Report
-from anabranch.runtime.world.disk_faults import ByChance
+from anabranch.runtime.world.disk_faults import ByChance, DiskFaults
 from anabranch.runtime.world.drawing import EXACTLY, SIZES, Trial
 from anabranch.runtime.world.graph_oracle import differences
 from anabranch.runtime.world.load import FOLDER
@@ -40,8 +40,6 @@ ENDED = ("was killed by SIGKILL", "was stopped", "hung for")
 LATE = "was not ready within"
 """Of a founder that hangs before the run has begun: the run is refused, for it may be that its
 functions never open."""
-NO_ROOM = "No space left on device"
-"""An instance that begins waits for no room: it dies, which counts as any death in a row."""
 HANG_S = 2.0
 
 
@@ -118,7 +116,10 @@ def told(trial: Trial, *, written: bool = True) -> tuple[WorldOutcome, list[Stor
     return outcome, observer.rows
 
 
-def world_of(trial: Trial, *, written: bool = False) -> World:
+def world_of(
+    trial: Trial, *, written: bool = False, disk_faults: DiskFaults | None = None
+) -> World:
+    """`disk_faults`: what instances meet in place of what the trial says."""
     pipeline = Pipeline(
         "world",
         groups=trial.groups,
@@ -148,18 +149,22 @@ def world_of(trial: Trial, *, written: bool = False) -> World:
         ),
         conditions=trial.conditions,
         troubles=trial.troubles,
-        disk_faults=ByChance(
-            random.Random(f"{trial.seed} disk"),
-            full=trial.full,
-            killed=trial.killed,
-            sync_s=trial.sync_s,
-        ),
+        disk_faults=disk_faults or _disk_faults(trial),
         agent_faults=ByChance(random.Random(f"{trial.seed} agent"), **asdict(trial.agent_disk)),
         agent_power=trial.outlives_power,
         ends=trial.ends,
         observer=observer,
         rest_at_s=trial.rest_at_s,
         guests=trial.scene.guests(),
+    )
+
+
+def _disk_faults(trial: Trial) -> DiskFaults:
+    return ByChance(
+        random.Random(f"{trial.seed} disk"),
+        full=trial.full,
+        killed=trial.killed,
+        sync_s=trial.sync_s,
     )
 
 
@@ -178,8 +183,7 @@ def _verdict(trial: Trial, world: World, report: Report) -> tuple[WorldVerdict, 
     if report.failure is not None:
         why = (*ENDED, LATE) if trial.hangs else ENDED
         by_troubles = trial.troubles.kill and any(how in report.failure for how in why)
-        by_disk = trial.full and NO_ROOM in report.failure
-        verdict = WorldVerdict.UNKNOWN if by_troubles or by_disk else WorldVerdict.INVALID
+        verdict = WorldVerdict.UNKNOWN if by_troubles else WorldVerdict.INVALID
         return verdict, report.failure
     try:
         found = results(trial, world)

@@ -21,7 +21,9 @@ from anabranch.protocol.messages import Ids
 from anabranch.protocol.states import Active, Gone, Idle
 from anabranch.runtime.live.channel.connection import Connection
 from anabranch.runtime.live.instance.agent_client import AgentClient
+from anabranch.runtime.live.instance.beginning import begin_patiently
 from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.instance.profile import profile_of
 from anabranch.runtime.live.link.messages import (
     Claim,
     EventNote,
@@ -37,6 +39,7 @@ from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Split, Wri
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.ledger import settle
 from anabranch.runtime.reporting.status import FinalCount, id_from_wire
+from anabranch.runtime.storage.patience import Patience
 from tests.runtime.processes import PATIENCE_S
 
 TOKEN = b"network"
@@ -201,14 +204,16 @@ class Network:
             durable=self.pipeline.durable_of(me.operator),
         )
         agent_client = NetworkClient(self, me)
+        journal = self.folder / f"{me}.journal" if self.journals else None
+        profile = profile_of(me, self.pipeline, context, journaled=self.journals)
+        patience = Patience(str(me), agent_client.note)
         instance = Instance(
-            me,
-            self.pipeline,
+            profile,
+            await begin_patiently(profile, journal, patience),
             agent_client=agent_client,
-            context=context,
+            patience=patience,
             seed=incarnation,
             scaling=False,
-            journal=self.folder / f"{me}.journal" if self.journals else None,
         )
         self.instances[me] = instance
         task = self.running[me] = asyncio.get_running_loop().create_task(self._live(instance))

@@ -267,6 +267,8 @@ class Attendant:
             case msg.Ready(address=address):
                 incarnation.is_ready = True
                 self._starter.note_ready(self._key, address)
+            case msg.Delayed():
+                self._starter.note_delayed(self._key)
             case msg.Publish(operator=operator, splits=splits):
                 self._publications.publish(operator, splits, is_first=self._number == 1)
             case msg.Ended(operator=operator):

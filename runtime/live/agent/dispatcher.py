@@ -98,6 +98,8 @@ class Dispatcher:
                 self._messenger.send(member.id, self._roster.may_leave(member))
             case msg.StaysAfterAll():
                 self._roster.let_go(member, False)
+            case msg.Delayed():
+                self._starter.note_delayed(member.text)
             case msg.Waits():
                 pass  # it only shows that the instance lives
             case msg.Claim() | msg.Release() | msg.Progress():

@@ -99,6 +99,7 @@ class Starter:
         self._forker = forker
         self._deadline_s = deadline_s
         self._awaited: dict[str, asyncio.Future[str]] = {}
+        self._deadlines: dict[str, asyncio.Timeout] = {}
 
     async def take(self, what: str) -> Process:
         """An idle process within the deadline of a parent that is there and stays. Raises
@@ -131,7 +132,7 @@ class Starter:
         much longer than others it may take."""
         deadline_s = self._deadline_s + more_s
         try:
-            async with asyncio.timeout(deadline_s):
+            async with asyncio.timeout(deadline_s) as self._deadlines[key]:
                 return await ready
         except TimeoutError:
             self._forker.kill(process)
@@ -139,11 +140,19 @@ class Starter:
             raise StartError(told) from None
         finally:
             del self._awaited[key]
+            self._deadlines.pop(key, None)
 
     def note_ready(self, key: str, address: str) -> None:
         ready = self._awaited.get(key)
         if ready is not None and not ready.done():
             ready.set_result(address)
+
+    def note_delayed(self, key: str) -> None:
+        """The system refuses what the process needs, which says that it waits: it has the whole
+        time again."""
+        deadline = self._deadlines.get(key)
+        if deadline is not None and not deadline.expired():
+            deadline.reschedule(asyncio.get_running_loop().time() + self._deadline_s)
 
     def note_ended(self, key: str, words: str) -> None:
         """The process ended; tasks that wait for it to be ready learn why it never will be."""

@@ -14,17 +14,15 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Sequence
-from pathlib import Path
 
 from anabranch.protocol.core import Core
-from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.channel.connection import Identity
 from anabranch.runtime.live.channel.ended import ended_dir
 from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
 from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.commit.recovery import Past
 from anabranch.runtime.live.instance.agent_client import AgentClient
+from anabranch.runtime.live.instance.beginning import Base, Beginning
 from anabranch.runtime.live.instance.counts import Counts
 from anabranch.runtime.live.instance.final_count import final_count
 from anabranch.runtime.live.instance.heartbeat import Heartbeat
@@ -34,18 +32,15 @@ from anabranch.runtime.live.instance.membership import Membership
 from anabranch.runtime.live.instance.monitor import Monitor
 from anabranch.runtime.live.instance.orders import Orders
 from anabranch.runtime.live.instance.performer import Performer
-from anabranch.runtime.live.instance.persistence import Base, Persistence, open_journal
+from anabranch.runtime.live.instance.persistence import Persistence
 from anabranch.runtime.live.instance.ports import Ports
-from anabranch.runtime.live.instance.profile import Profile, profile_of
+from anabranch.runtime.live.instance.profile import Profile
 from anabranch.runtime.live.instance.reception import Reception
 from anabranch.runtime.live.instance.scaling import SIBLINGS, WATERMARK, Scaling
 from anabranch.runtime.live.instance.siblings import Siblings
 from anabranch.runtime.live.instance.tuple_path import TuplePath
-from anabranch.runtime.pipeline.graph import Pipeline
-from anabranch.runtime.plan.ends import RunContext
 from anabranch.runtime.reporting.status import FinalCount
 from anabranch.runtime.storage.patience import Patience
-from anabranch.runtime.values.kinds import Ending
 
 
 class Instance:
@@ -53,37 +48,39 @@ class Instance:
 
     def __init__(
         self,
-        me: InstanceId,
-        pipeline: Pipeline,
+        profile: Profile,
+        beginning: Beginning,
         *,
         agent_client: AgentClient,
-        context: RunContext,
+        patience: Patience,
         seed: int,
         scaling: bool,
         heritage: dict[str, float] | None = None,
-        journal: Path | None = None,
-        in_vain: Sequence[Ending] = (),
     ) -> None:
-        """`in_vain`: how the last incarnations ended that got nothing done, as the agent saw it."""
-        self.me = me
+        me = self.me = profile.me
         heritage = heritage or {}
-        self.profile = profile_of(me, pipeline, context, in_vain, journaled=journal is not None)
+        self.profile = profile
         self.agent_client = agent_client
         self.lifetime = Lifetime(me)
-        self.core = Core(me, pipeline.topology, trace_rows_max=context.limits.trace_rows_max)
+        self.core = Core(
+            me, profile.pipeline.topology, trace_rows_max=profile.limits.trace_rows_max
+        )
         self.membership = Membership(self.core)
-        self.patience = Patience(str(me), agent_client.note)
+        self.patience = patience
         self.siblings = Siblings(_siblings_at_first(self.profile, heritage))
         self.commits: Commits | None = None
-        found: Past | Base = {}
-        if journal is not None:
-            fail = self.lifetime.fail
-            found, self.commits = open_journal(journal, self.profile, fail, self.patience)
+        if beginning.journal is not None:
+            self.commits = Commits(
+                beginning.journal,
+                self.lifetime.fail,
+                patience=patience,
+                keeps_batches=profile.duties.exact,
+            )
             self.lifetime.before_failing = self.commits.stop
         rng = random.Random(f"{seed}:{me}")
-        self._make_way(rng, heritage.get(WATERMARK, -math.inf))
+        self._make_way(rng, heritage.get(WATERMARK, -math.inf), beginning)
         self._make_will(rng, heritage, enabled=scaling)
-        self.persistence = self._persistence(found)
+        self.persistence = self._persistence(beginning.found)
         if self.persistence is not None:
             self.persistence.restore()
         heartbeat = Heartbeat(self.membership, self.neighbourhood, agent_client.send)
@@ -91,7 +88,7 @@ class Instance:
         self.lifetime.spawn(self.scaling.run(self.lifetime), "scaling", periodic=True)
         self.lifetime.spawn(heartbeat.run(), "heartbeat", periodic=True)
 
-    def _make_way(self, rng: random.Random, watermark: float) -> None:
+    def _make_way(self, rng: random.Random, watermark: float, beginning: Beginning) -> None:
         """What tuples pass."""
         reception = Reception(self.profile, self.membership, self.siblings, self.agent_client)
         self.neighbourhood = self._neighbourhood(reception)
@@ -113,6 +110,7 @@ class Instance:
                 self.lifetime,
                 self.membership,
                 self.path,
+                beginning,
                 self.commits,
                 self.patience,
                 self.agent_client,

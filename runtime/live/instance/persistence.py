@@ -9,46 +9,25 @@ off, for its senders repeat it; and what the core's `Restarted` asks for anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from anabranch.protocol import events
 from anabranch.runtime.keyed.watermarks import RESTORED
 from anabranch.runtime.live.commit.commits import Commits
-from anabranch.runtime.live.commit.recovery import Past, read_base, read_past
+from anabranch.runtime.live.commit.recovery import Past
 from anabranch.runtime.live.instance.agent_client import AgentClient
+from anabranch.runtime.live.instance.beginning import Base
 from anabranch.runtime.live.instance.membership import Membership
 from anabranch.runtime.live.instance.orders import Orders
 from anabranch.runtime.live.instance.poison_guard import POISON
 from anabranch.runtime.live.instance.profile import Profile
 from anabranch.runtime.live.instance.pumps import Pump
 from anabranch.runtime.live.instance.tuple_path import TuplePath
-from anabranch.runtime.live.journal.journal import Entry, Journal
+from anabranch.runtime.live.journal.journal import Entry
 from anabranch.runtime.live.link.messages import Resumed
 from anabranch.runtime.reporting.status import id_to_wire
-from anabranch.runtime.storage.patience import Patience
-
-Base = dict[str, list[bytes]]
-"""What a savepoint has for an instance: changes by kind."""
 
 SNAPSHOT_KEYS = 512
 """Keys in a piece of a snapshot: little enough that tuples do not wait for it."""
-
-
-def open_journal(
-    path: Path, profile: Profile, fail: Callable[[Exception], None], patience: Patience
-) -> tuple[Past | Base, Commits]:
-    """What earlier incarnations have left, or, if they had begun nothing, what the first one begins
-    with; and commits to come."""
-    context, power = profile.context, profile.context.durable == "power"
-    past = read_past(path, power=power, owner=str(profile.me), incarnation=context.incarnation)
-    base = read_base(path)
-    if past is not None:
-        for kind, told in base.items():
-            past.added[kind] = [*told, *past.added.get(kind, [])]
-    commits = Commits(
-        Journal(path, power=power), fail, patience=patience, keeps_batches=profile.duties.exact
-    )
-    return base if past is None else past, commits
 
 
 class Persistence:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.instance.agent_client import AgentClient
+from anabranch.runtime.live.instance.beginning import Beginning
 from anabranch.runtime.live.instance.lifetime import Lifetime
 from anabranch.runtime.live.instance.membership import Membership
 from anabranch.runtime.live.instance.profile import Profile
@@ -22,6 +23,7 @@ class Ports:
     lifetime: Lifetime
     membership: Membership
     path: TuplePath
+    beginning: Beginning
     commits: Commits | None
     patience: Patience
     agent_client: AgentClient

@@ -29,8 +29,9 @@ RESULTS = "results"
 class SinkEnd:
     def __init__(self, ports: Ports) -> None:
         profile, commits = ports.profile, ports.commits
-        sink = profile.operator.sink
+        sink, writer = profile.operator.sink, ports.beginning.writer
         assert sink is not None
+        assert writer is not None
         self.committed = True
         self._exact = profile.exact
         self._loses = profile.duties.loses
@@ -39,7 +40,8 @@ class SinkEnd:
         self._patience = ports.patience
         self._agent_client = ports.agent_client
         self._sink = sink
-        self._writer = writer = sink.open(profile.context)
+        self._writer = writer
+        self._last_put = ports.beginning.last_put
         self._buffer: OutputBuffer | None = None
         if profile.exact and commits is not None and isinstance(writer, ExactWriter):
             self._buffer = OutputBuffer(RESULTS, commits, writer.put, ports.patience)
@@ -50,13 +52,9 @@ class SinkEnd:
 
     def restore(self, number: int, past: Past) -> None:
         if self._buffer is not None:
-            assert isinstance(self._writer, ExactWriter)
-            last_put = self._writer.last_put()
-            self._buffer.restore(number, past.lasting.get(RESULTS, {}), last_put)
+            self._buffer.restore(number, past.lasting.get(RESULTS, {}), self._last_put)
             self.committed = not self._buffer.waiting
             return
-        if isinstance(self._writer, ExactWriter):
-            self._writer.last_put()  # if nothing more is put, a torn piece would stay
         if self._exact and not self._sink.exact:
             self._agent_client.note(EventKind.MAY_REPEAT, "the last results before the death")
 

@@ -106,13 +106,13 @@ class Journal:
         self._old = segments(path)
         self._number = max((number for number, _ in self._old), default=FIRST_SEGMENT - 1)
         self._file: File | None = None
-        try:
+        with contextlib.ExitStack() as opened:
+            opened.callback(self._lock.close)
             self._extent = ExtentFile(path)
+            opened.callback(self._extent.close)
             self._sync_last()
             self.begin_segment()
-        except OSError:
-            self._lock.close()
-            raise
+            opened.pop_all()
         not_for_children(self)
 
     def _sync_last(self) -> None:

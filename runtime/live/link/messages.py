@@ -193,6 +193,11 @@ class Waits(Message, frozen=True, kw_only=True, tag="waits"):
     """A newcomer still waits for its START; sent about once a second, instead of a status."""
 
 
+class Delayed(Message, frozen=True, kw_only=True, tag="delayed"):
+    """The system refuses for now what the process needs, as a full disk does. It waits, and has as
+    much time again to get ready."""
+
+
 class Claim(Message, frozen=True, kw_only=True, tag="claim"):
     pass
 
@@ -269,6 +274,7 @@ FromProcess = (
     | MayLeave
     | StaysAfterAll
     | Waits
+    | Delayed
     | Claim
     | Release
     | Progress

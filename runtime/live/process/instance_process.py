@@ -24,11 +24,21 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.states import Idle
 from anabranch.runtime.live.instance.agent_client import AgentClient
+from anabranch.runtime.live.instance.beginning import begin_patiently
 from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.instance.profile import profile_of
 from anabranch.runtime.live.journal.journal import JournalError
 from anabranch.runtime.live.link.last_words import detail_of, reason_of
 from anabranch.runtime.live.link.link import Link
-from anabranch.runtime.live.link.messages import Assign, Decide, Failed, Order, Ready, Spawned
+from anabranch.runtime.live.link.messages import (
+    Assign,
+    Decide,
+    Delayed,
+    Failed,
+    Order,
+    Ready,
+    Spawned,
+)
 from anabranch.runtime.live.process.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.live.process.processes import OwnProcess
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -40,6 +50,7 @@ from anabranch.runtime.processing.plain_calls import forget_loops, note_copy
 from anabranch.runtime.reporting.failure import LifeOver
 from anabranch.runtime.reporting.status import id_from_wire
 from anabranch.runtime.storage.forks import keep_files_from_children
+from anabranch.runtime.storage.patience import Patience
 from anabranch.runtime.storage.shared_file import SharedFileError
 from anabranch.runtime.storage.sidecar import SidecarError
 from anabranch.runtime.values.kinds import Cause, EventKind
@@ -139,19 +150,8 @@ async def live(
     if task.span is not None:
         pipeline.operators.update(within(pipeline.operators, Span(*task.span)))
     try:
-        instance = Instance(
-            me,
-            pipeline,
-            agent_client=agent_client,
-            context=_context(task, me, pipeline, agent_client),
-            seed=task.seed,
-            scaling=task.scaling,
-            heritage=task.heritage,
-            journal=Path(original(task.journal)) if task.journal else None,
-            in_vain=task.in_vain,
-        )
+        instance = await _instance(task, me, pipeline, agent_client)
         process.has(instance)
-        instance.scaling.dry_run = task.dry_run
         _wire(agent_client, instance)
         asyncio.get_running_loop().set_exception_handler(_ending(instance))
         # A SIGTERM to a single process asks the instance to leave; a keeper stays.
@@ -159,7 +159,8 @@ async def live(
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
         is_new = instance.is_new
         process.in_children(instance.neighbourhood.close_copies)
-        address = await instance.neighbourhood.listen(_address(task, pipeline))
+        listen = functools.partial(instance.neighbourhood.listen, _address(task, pipeline))
+        address = await instance.patience.outlast(listen)
         instance.resume()
         begin = functools.partial(_begin, instance, agent_client, address, task)
         if is_new and instance.profile.context.durable == "power":
@@ -187,6 +188,30 @@ async def live(
         code = 0
     await link.finish()
     return code
+
+
+async def _instance(
+    task: Assign, me: InstanceId, pipeline: Pipeline, agent_client: AgentClient
+) -> Instance:
+    journal = Path(original(task.journal)) if task.journal else None
+    context = _context(task, me, pipeline, agent_client)
+    profile = profile_of(me, pipeline, context, task.in_vain, journaled=journal is not None)
+
+    def delayed() -> None:
+        agent_client.send(Delayed())
+
+    patience = Patience(str(me), agent_client.note, delayed)
+    instance = Instance(
+        profile,
+        await begin_patiently(profile, journal, patience),
+        agent_client=agent_client,
+        patience=patience,
+        seed=task.seed,
+        scaling=task.scaling,
+        heritage=task.heritage,
+    )
+    instance.scaling.dry_run = task.dry_run
+    return instance
 
 
 def _begin(instance: Instance, agent_client: AgentClient, address: str, task: Assign) -> None:

@@ -89,6 +89,9 @@ class _Context(ServiceContext):
     def address(self, text: str) -> None:
         self.link.send(msg.Ready(address=text))
 
+    def delayed(self) -> None:
+        self.link.send(msg.Delayed())
+
     async def publish(self, operator: str, splits: list[Split]) -> None:
         self.link.send(msg.Publish(operator=self._checked(operator), splits=splits))
         await self.link.drained()

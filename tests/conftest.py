@@ -19,12 +19,15 @@ from tests.runtime.processes import LINUX
 
 __all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
+DEEP = os.environ.get("ANABRANCH_HYPOTHESIS", "fast") == "deep"
+
 hypothesis.settings.register_profile(
     "any machine",
     deadline=None,  # how long an example takes says how busy the host is
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    # The same commit gets the same verdict; `deep` draws other examples each time.
-    derandomize=os.environ.get("ANABRANCH_HYPOTHESIS", "fast") != "deep",
+    # The same commit gets the same verdict; `deep` draws other examples each time, and more.
+    derandomize=not DEEP,
+    max_examples=200 if DEEP else 50,
     database=None,
 )
 hypothesis.settings.load_profile("any machine")

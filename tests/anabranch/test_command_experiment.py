@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from anabranch.cli import main
+from anabranch.commands import experiment
+from anabranch.workloads.belkhiria2019 import growth
 from anabranch.workloads.policies_compared import contestants
 
 
@@ -16,8 +18,11 @@ def called(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["experiment", *map(str, arguments)])
 
 
-def test_one_command_writes_table_numbers_and_figures(tmp_path: Path) -> None:
-    result = called("belkhiria2019", "--seeds", "1", "--quick", "--json", "--out", tmp_path)
+def test_one_command_writes_table_numbers_and_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "QUICK_SEEDS", 1)
+    result = called("belkhiria2019", "--quick", "--json", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     numbers = json.loads(result.stdout)
     assert numbers["policies"]["ours"]["settling"] == 3.0
@@ -34,7 +39,11 @@ def test_a_load_that_cannot_be_read_is_the_users_mistake(tmp_path: Path) -> None
     assert "none.csv" in result.output
 
 
-def test_scale_tells_progress_and_a_table() -> None:
+def test_scale_tells_progress_and_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = {name: min(most, 100) for name, (_, most) in growth.SIMULATIONS.items()}
+    most["ours, vectorised"] = 1_000
+    few = {name: (run, most[name]) for name, (run, _) in growth.SIMULATIONS.items()}
+    monkeypatch.setattr(growth, "SIMULATIONS", few)
     result = called("scale", "--quick")
     assert result.exit_code == 0
     assert "| ours, vectorised | 1,000 | 3 | 1,000 | 125 |" in result.stdout

@@ -304,7 +304,8 @@ def test_replay_as_json_holds_the_whole_world() -> None:
 def test_replay_of_a_broken_rule_fails_and_shows_where() -> None:
     rule = "R11: a leaver ends without"
     patch = variant_named(rule).patch
-    seed = next(seed for seed in range(100) if SeedsWithSpark(seed, 1, patch=patch).run().failing)
+    seeds = (11, *range(100))  # the first has shown it
+    seed = next(n for n in seeds if SeedsWithSpark(n, 1, patch=patch).run().failing)
     result = called("replay", str(seed), "--break", rule, "--control")
     assert result.exit_code == 1
     assert f"seed {seed} is invalid: I1: " in result.output

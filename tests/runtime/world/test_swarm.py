@@ -220,48 +220,49 @@ def test_the_oracle_finds_what_is_wrong(harm: object, word: str) -> None:
 # -- what is broken ------------------------------------------------------------------------------
 
 LAPSE_SEEDS = 80
-SOON = (
-    "acknowledges on receipt",
-    "acknowledges before the journal",
-    "forgets kept frames",
-    "expects a stale number",
-    "expects what was received",
-    "does a batch in work again",
-    "says it once",
-    "ignores bytes",
-    "ends while a neighbour is dead",
-    "late journal",
-    "restores an older state",
-    "drops a segment too early",
-    "never syncs",
-    "writes before the commit",
-    "twice",
-    "no letters",
-    "does not count letters",
-    "forgets counts",
-    "forgets what it had claimed",
-    "skips",
-    "skips a line",
-    "half a state",
-    "says event time before Restarted",
-    "adds state sent again to its part",
-    "does not perform Restarted",
-    "leaves without asking",
-    "keeps children that nobody knows",
-    "overdraws credit",
-    "forgets what it held",
-    "settles before results are safe",
-    "counts one dead letter less",
-    "calls timers twice",
-    "calls timers again",
-    "does not hold event time back",
-    "forgets which tuple it tried",
-    "gives a claim twice",
-    "forgets what is left of a claim",
-    "makes too many",
-    "lets all go",
-)
-"""Lapses that show soon; `scripts/swarm.py --lapses` finds all."""
+SOON = {
+    "acknowledges on receipt": 0,
+    "acknowledges before the journal": 5,
+    "forgets kept frames": 0,
+    "expects a stale number": 0,
+    "expects what was received": 18,
+    "does a batch in work again": 0,
+    "says it once": 0,
+    "ignores bytes": 0,
+    "ends while a neighbour is dead": 5,
+    "late journal": 2,
+    "restores an older state": 2,
+    "drops a segment too early": 8,
+    "never syncs": 8,
+    "writes before the commit": 12,
+    "twice": 30,
+    "no letters": 4,
+    "does not count letters": 0,
+    "forgets counts": 0,
+    "forgets what it had claimed": 15,
+    "skips": 15,
+    "skips a line": 4,
+    "half a state": 15,
+    "says event time before Restarted": 2,
+    "adds state sent again to its part": 55,
+    "does not perform Restarted": 0,
+    "leaves without asking": 7,
+    "keeps children that nobody knows": 8,
+    "overdraws credit": 7,
+    "forgets what it held": 0,
+    "settles before results are safe": 3,
+    "counts one dead letter less": 4,
+    "calls timers twice": 0,
+    "calls timers again": 1,
+    "does not hold event time back": 2,
+    "forgets which tuple it tried": 0,
+    "gives a claim twice": 0,
+    "forgets what is left of a claim": 8,
+    "makes too many": 7,
+    "lets all go": 7,
+}
+"""Lapses that show soon, each with a seed that has shown it: if that does not any more, others are
+tried from 0 on. `scripts/swarm.py --lapses` finds all lapses."""
 
 
 @pytest.mark.parametrize("name", SOON)
@@ -269,17 +270,20 @@ def test_a_broken_variant_of_a_class_is_found_out(name: str) -> None:
     lapse = lapse_named(name)
     assert lapse is not None
     right = vars(lapse.of)[lapse.attribute]
-    assert first_found(lapse, LAPSE_SEEDS) is not None
+    known = Seeds(SOON[name], 1, crashes=lapse.crashes, scene=lapse.scene, lapse=name)
+    assert known.run().failing or first_found(lapse, LAPSE_SEEDS) is not None
     assert vars(lapse.of)[lapse.attribute] is right
 
 
-RULES = ("R11: a leaver ends without", "F11")
+RULES = {"R11: a leaver ends without": 8, "F11": 8}
+"""As in `SOON`."""
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_broken_rule_is_caught_within_a_few_seeds(rule: str) -> None:
     patch = variant_named(rule).patch
-    seeds = (Seeds(seed, 1, patch=patch).run().failing for seed in range(60))
+    tried = (RULES[rule], *range(60))
+    seeds = (Seeds(seed, 1, patch=patch).run().failing for seed in tried)
     assert any(seeds)
     with patched({}):
         assert judged(drawn(0)).verdict is WorldVerdict.VALID

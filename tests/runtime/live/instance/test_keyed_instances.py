@@ -220,7 +220,7 @@ class InOrder:
 async def test_nothing_is_late_while_predecessors_and_owners_change(
     tmp_path: Path, seed: int
 ) -> None:
-    n = 50_000
+    n = 20_000
     pipeline, kept = Pipeline("windows", groups=16), Kept()
     numbers = pipeline.source("numbers", Numbers(n, size=n)).event_time(float)
     windows = numbers.map("same", abs).key_by(key_of).process("count", Windows, state=dict)

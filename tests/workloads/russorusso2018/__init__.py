@@ -1,0 +1,1 @@
+"""Tests of the evaluation of Russo Russo et al. 2018."""

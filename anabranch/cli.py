@@ -35,6 +35,7 @@ COMMANDS = {
     "submit": "Send a pipeline to the agent of a host, which runs it.",
     "status": "Show what the pipelines of a host do.",
     "logs": "Show what a pipeline on a host has printed.",
+    "scale": "Bring an operator of a pipeline on a host to N instances.",
     "stop": "End a pipeline on a host.",
     "broker": "Run a broker of MQTT on this machine, for trials.",
     "replay": "Repeat one seed of the simulated swarm.",

@@ -134,7 +134,10 @@ def say_pipelines(pipelines: Sequence[PipelineStatus]) -> None:
         for operator in (one.run or {}).get("operators", []):
             name, instances = operator["name"], operator["instances"]
             load = f"load {operator['load']:.2f}, queue {operator['queued']}"
-            say(f"  {name}: {instances} {'instance' if instances == 1 else 'instances'}, {load}")
+            pinned = operator.get("pinned")
+            told = f" ({pinned} by `anabranch scale`)" if pinned is not None else ""
+            many = "instance" if instances == 1 else "instances"
+            say(f"  {name}: {instances} {many}{told}, {load}")
 
 
 def _in_figures(run: dict[str, Any] | None) -> str:

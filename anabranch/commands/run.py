@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -32,8 +33,10 @@ from anabranch.commands.shared_options import (
 )
 from anabranch.commands.telling import say, telling
 from anabranch.runtime.reporting.standard_output import is_closed, kept_apart
+from anabranch.runtime.values.checks import PipelineError
 
 if TYPE_CHECKING:
+    from anabranch.runtime.live.agent.launch import Run
     from anabranch.runtime.live.hosts.attendance import Attendance
     from anabranch.runtime.pipeline.options import Options
     from anabranch.runtime.reporting.report import Report
@@ -257,7 +260,8 @@ def _carry_out(
             if options.state is not None:
                 view.say(_beginning(planned.pipeline.name, run.resumed_from, options.state))
             if attendance is not None:
-                attendance.attend(lambda: figures(run.snapshot()), noted.told)
+                scale = partial(_scaled, run)
+                attendance.attend(lambda: figures(run.snapshot()), noted.told, scale)
             report = follow(run, view, noted, output)
         except RunFailed as error:
             if error.failure.refused:
@@ -275,6 +279,15 @@ def _carry_out(
     if report.ended == "stopped":
         return INTERRUPTED
     return DONE if report.ok else FAILED
+
+
+def _scaled(run: Run, operator: str, n: int | None) -> str:
+    """Why not, if it is refused."""
+    try:
+        run.scale(operator, n)
+    except PipelineError as error:
+        return str(error)
+    return ""
 
 
 def _view(out: TextIO) -> View:

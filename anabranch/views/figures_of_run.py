@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.runtime.reporting.snapshot import RunSnapshot
+from anabranch.runtime.reporting.snapshot import OperatorSnapshot, RunSnapshot
+from anabranch.runtime.values.kinds import EventKind
+
+HINDERS = frozenset(
+    {
+        EventKind.LIMITED,
+        EventKind.REFUSED,
+        EventKind.SPAWN_FAILED,
+        EventKind.START_FAILED,
+        EventKind.VETO,
+    }
+)
+"""Why an operator may have another number of instances than a user has asked for."""
 
 
 def figures(snapshot: RunSnapshot) -> dict[str, Any]:
@@ -22,6 +34,9 @@ def figures(snapshot: RunSnapshot) -> dict[str, Any]:
                 "name": o.name,
                 "kind": o.kind,
                 "instances": o.instances,
+                "coming": len(o.members) - o.instances,
+                "pinned": o.pinned,
+                "hindered": _hindered(o, snapshot),
                 "rate_in": o.rate_in,
                 "rate_out": o.rate_out,
                 "load": o.load,
@@ -31,3 +46,11 @@ def figures(snapshot: RunSnapshot) -> dict[str, Any]:
             for o in snapshot.operators
         ],
     }
+
+
+def _hindered(operator: OperatorSnapshot, snapshot: RunSnapshot) -> str:
+    """Why it has not got the number of instances that was asked for, as far as that is known."""
+    if operator.pinned in (None, operator.instances):
+        return ""
+    told = [e for e in snapshot.events if e.operator == operator.name and e.kind in HINDERS]
+    return told[-1].detail if told else ""

@@ -43,6 +43,28 @@ class StopPipeline(AgentMessage, frozen=True, tag="stop"):
     at_once: bool
 
 
+class ScalePipeline(AgentMessage, frozen=True, tag="scale"):
+    """`instances`: how many the operator is to have; None: as its policy decides."""
+
+    role: ClassVar[str] = SUBMIT
+    pipeline: str
+    operator: str
+    instances: int | None
+
+
+class ScaleOutcome(AgentMessage, frozen=True, tag="scaled"):
+    """`instances`: as many as the operator has now. `reached`: these are those that were asked for.
+    `why`: they are not, as far as that is known."""
+
+    id: str
+    host: str
+    operator: str
+    wanted: int | None
+    instances: int
+    reached: bool
+    why: str = ""
+
+
 class PipelineStatus(msgspec.Struct, frozen=True):
     """What the agent has found out by asking the run just now.
 

@@ -65,6 +65,8 @@ class OperatorSnapshot:
     """Tuples that wait for it, here and further up; of a paced source: due and not read."""
     cpu_s: float = 0.0
     """Processor time of the instances that are there."""
+    pinned: int | None = None
+    """How many instances a user has asked for; None: the policy decides."""
 
 
 @dataclass(frozen=True, slots=True)

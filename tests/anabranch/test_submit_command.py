@@ -119,6 +119,47 @@ def test_two_versions_run_side_by_side_each_in_a_folder_of_its_own(tmp_path: Pat
         assert a.end() == 0
 
 
+@pytest.mark.slow
+def test_an_operator_keeps_the_number_it_was_scaled_to_when_its_run_was_killed_and_resumed(
+    tmp_path: Path,
+) -> None:
+    with agents(tmp_path) as started:
+        a = AgentProcess(tmp_path, "a")
+        started.append(a)
+        asked("submit", *numbers(tmp_path / "mine"), "--to", a.address, "--json")
+        until(lambda: read(a) > 0)
+        scale, at = ["scale", "counted", "up"], ["--at", a.address]
+        told = called(*scale, "2", *at)
+        assert told.stdout.endswith(
+            " on a: up has 2 instances, and keeps them until it is told `auto`\n"
+        )
+        os.kill(only(a)["pid"], signal.SIGKILL)
+        until(lambda: only(a)["starts"] == 2 and read(a) > 0)
+
+        def up() -> dict[str, Any]:
+            run = only(a)["run"] or {"operators": []}
+            found = [o for o in run["operators"] if o["name"] == "up"]
+            return found[0] if found else {"pinned": None, "instances": 0}
+
+        until(lambda: (up()["pinned"], up()["instances"]) == (2, 2))
+        assert "  up: 2 instances (2 by `anabranch scale`), load " in called("status", *at).stdout
+        assert asked(*scale, "1", *at, "--json")["instances"] == 1
+        assert asked(*scale, "auto", *at, "--json")["reached"]
+        assert up()["pinned"] is None
+        for n, code, why in [
+            ("3", 2, "at most 2 instances (max_instances of its scale); 3 were asked for"),
+            ("0", 2, "expected a number of instances from 1 on, or auto; got '0'"),
+            ("many", 2, "expected a number of instances from 1 on, or auto; got 'many'"),
+        ]:
+            assert refused(*scale, n, *at)[0] == code
+            assert why in refused(*scale, n, *at)[1]
+        called("stop", "counted", *at)
+        until(lambda: only(a)["state"] == "finished")
+        found = results(a)
+        assert Counter(found) == Counter(f"N{n}" for n in range(only(a)["run"]["read"]))
+        assert a.end() == 0
+
+
 def refused(*words: str) -> tuple[int, str]:
     done: subprocess.CompletedProcess[str] = called(*words)
     assert done.stdout == ""

@@ -25,7 +25,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -83,6 +83,9 @@ from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Savepoint, SavepointError
 from anabranch.runtime.storage.record_log import CannotSync, LogDamaged
 from anabranch.runtime.values.texts import carried, original
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent.pins import Pins
 
 COULD_NOT_START = (
     *(ForkError, StartError, InputChanged, SplitsError, SavepointError),
@@ -160,7 +163,8 @@ class Agent:
         self.run_events: RunEvents = RunEvents(self.roster, self.recorder, self.clock, log, alert)
         self.messenger = Messenger(self.roster, self.journal)
         self.boards = Boards(pipeline, self.messenger.send, log)
-        self._recorded = Recorded(self.roster, self.recorder, self.boards, left={})
+        self._recorded = Recorded(self.roster, self.recorder, self.boards, left={}, pinned={})
+        self._pins: Pins | None = None
         self.sampler = Sampler(pipeline, self.roster, self.recorder, self.clock, log)
         self._folder_check = FolderCheck(
             self.files, self.run_dir, self.roster, self.course, can_resume=state is not None
@@ -184,7 +188,12 @@ class Agent:
             ),
         )
         self._assignments = Assignments(
-            self.services, self.files, self.journal, self.boards, self.messenger
+            self.services,
+            self.files,
+            self.journal,
+            self.boards,
+            self.messenger,
+            self._recorded.pinned,
         )
         self._deaths = DeathRegister(self.run_events, self.recorder, self.course, self.journal.log)
         self._incarnations = Incarnations(
@@ -239,6 +248,7 @@ class Agent:
             self.boards,
             self.services,
             self.sampler.host_use,
+            self._recorded.pinned,
         )
 
     # -- from outside, in the agent's thread -----------------------------------------------
@@ -278,6 +288,11 @@ class Agent:
             self.stop()
             return
         self._inputs.end(source, by)
+
+    def pin(self, operator: str, n: int | None) -> None:
+        """Bring the operator to `n` instances and keep it there; None: its policy decides again.
+        See `check_pin`. Raises `CannotWrite`."""
+        self._keep_pins(is_resumed=False).set(operator, n)
 
     def stop(self) -> None:
         self.course.stop()
@@ -393,6 +408,8 @@ class Agent:
         self.tasks.start("time", self.journal.keep_time(), periodic=True)
         if options.decides and controllers_of(operators.values()):
             self.tasks.start("controllers", self._control())
+        if self._recorded.pinned:
+            self._keep_pins(is_resumed=True)
         if options.script is not None:
             self.tasks.start("script", self._follow(options.script))
         if options.duration_s is not None:
@@ -403,10 +420,30 @@ class Agent:
 
         operators = self.pipeline.operators.values()
         looks = Looks(operators, self.roster, self.recorder)
-        log, left = self.journal.log, self._recorded.left
-        controllers = Controllers(looks, self.messenger, self.run_events, log, left)
+        log, before = self.journal.log, self._recorded
+        controllers = Controllers(
+            looks, self.messenger, self.run_events, log, before.left, before.pinned
+        )
         period_s, is_resumed = self.options.limits.status_period_s, self.resumed is not None
         await controllers.run(operators, self.seed, period_s, is_resumed=is_resumed)
+
+    def _keep_pins(self, *, is_resumed: bool) -> Pins:
+        if self._pins is None:
+            from anabranch.runtime.live.agent.controllers import Looks
+            from anabranch.runtime.live.agent.pins import Pins
+
+            looks = Looks(self.pipeline.operators.values(), self.roster, self.recorder)
+            self._pins = Pins(
+                self.pipeline.operators,
+                self._recorded.pinned,
+                looks,
+                self.roster,
+                self.messenger,
+                self.journal.log,
+                random.Random(f"{self.seed}:pins"),
+            )
+            self.tasks.start("pins", self._pins.keep(is_resumed=is_resumed))
+        return self._pins
 
     async def _follow(self, script: Script) -> None:
         """Not decisions from before the run was resumed, which had their time."""

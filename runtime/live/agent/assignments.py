@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 from anabranch.runtime.live.agent.attendants import Attendants
@@ -13,7 +14,7 @@ from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.run_journal import Begun, Listens
 from anabranch.runtime.live.agent.starter import StartOrders
 from anabranch.runtime.live.commit.recovery import base_bytes
-from anabranch.runtime.live.link.messages import Assign, EndInput
+from anabranch.runtime.live.link.messages import Assign, EndInput, Pin
 from anabranch.runtime.reporting.status import id_to_wire
 
 BASE_BYTES_PER_S = 2**18
@@ -22,7 +23,7 @@ it reads forty times as much."""
 
 
 class Assignments:
-    """`orders` are there when the clock of the run begins."""
+    """`orders` are there when the clock of the run begins. `pinned`: see `Pins`."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class Assignments:
         journal: RunJournalWriter,
         boards: Boards,
         messenger: Messenger,
+        pinned: Container[str],
     ) -> None:
         self.orders: StartOrders
         self._services = services
@@ -38,6 +40,7 @@ class Assignments:
         self._journal = journal
         self._boards = boards
         self._messenger = messenger
+        self._pinned = pinned
 
     async def next(self, member: Member) -> Assign:
         """For its present incarnation, once it is written that there is one."""
@@ -60,3 +63,5 @@ class Assignments:
         self._journal.log(Listens(id=id_to_wire(member.id), address=member.address))
         if self._boards.has_ended_early(member.id.operator):
             self._messenger.send(member.id, EndInput())
+        if member.id.operator in self._pinned:
+            self._messenger.send(member.id, Pin(holds=True))

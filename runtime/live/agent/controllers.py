@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Container, Iterable
 from contextlib import suppress
 
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
@@ -22,7 +22,7 @@ from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.decider import PolicyError
-from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Seen
+from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Seen, operator_of
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import InstanceState
@@ -60,7 +60,7 @@ class Looks:
 
 class Controllers:
     """All of a run. `log`: into the journal; `left`: by the text of a controller, what its earlier
-    incarnation has left."""
+    incarnation has left; `pinned`: operators that are none of its business just now (`Pins`)."""
 
     def __init__(
         self,
@@ -69,7 +69,9 @@ class Controllers:
         run_events: RunEvents,
         log: Callable[[RunRecord], None],
         left: dict[str, dict[str, float]],
+        pinned: Container[str],
     ) -> None:
+        self._pinned = pinned
         self._looks = looks
         self._messenger = messenger
         self._run_events = run_events
@@ -105,6 +107,8 @@ class Controllers:
     def _step(self, control: Control, look: Look) -> None:
         orders, is_new = control.step(look)
         for order in orders:
+            if operator_of(order.instance) in self._pinned:
+                continue
             said = Order.of(order.act, control.policy.name)
             self._messenger.send_by_name(order.instance, said)
         if is_new:

@@ -7,6 +7,7 @@ import atexit
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
@@ -14,6 +15,7 @@ from types import TracebackType
 import msgspec
 
 from anabranch.runtime.live.agent.agent import Agent
+from anabranch.runtime.live.agent.journal_writer import CannotWrite
 from anabranch.runtime.live.agent.outcome import Outcome
 from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
 from anabranch.runtime.live.agent.state_dir import StateDir, open_state
@@ -42,6 +44,7 @@ from anabranch.runtime.values.working_folder import check_working_folder
 
 STOP_TIMEOUT_S = 15.0
 """More than everything that ends a run may take."""
+NOTED_S = 10.0
 View = Callable[[RunSnapshot], None]
 
 
@@ -144,6 +147,31 @@ class Run:
     def cut_short(self, by: str) -> None:
         """As `end_input`, and the report says that the run ended early, and `by` what."""
         self._tell(lambda agent: agent.end_input(by=by))
+
+    def scale(self, operator: str, n: int | None) -> None:
+        """Bring an operator to `n` instances, and keep it there: its policy decides nothing until
+        this is called with None. Return when the run has noted it; instances come and leave
+        later. Raises `PipelineError` if it cannot have so many."""
+        from anabranch.runtime.live.agent.pins import check_pin
+
+        check_pin(self.pipeline.operators, operator, n)
+        noted: Future[None] = Future()
+
+        def note(agent: Agent) -> None:
+            try:
+                agent.pin(operator, n)
+                noted.set_result(None)
+            except CannotWrite as error:
+                noted.set_exception(PipelineError(f"the run has failed: {error.__cause__}"))
+
+        self._tell(note)
+        deadline = clock.monotonic() + NOTED_S
+        while not noted.done():
+            if self._ended.wait(0.02):
+                raise PipelineError(f"the run of {self.pipeline.name!r} has ended")
+            if clock.monotonic() > deadline:
+                raise PipelineError(f"the run of {self.pipeline.name!r} does not answer")
+        noted.result()
 
     def stop(self) -> Report:
         """End everything now, give up what is on its way, and return when nothing is left."""

@@ -16,12 +16,14 @@ from anabranch.runtime.reporting.status import FinalCount, WireId, id_from_wire,
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """All that the journal of the agent speaks of. `left`: see `Controllers`."""
+    """All that the journal of the agent speaks of. `left`: see `Controllers`; `pinned`: see
+    `Pins`."""
 
     roster: Roster
     recorder: Recorder
     boards: Boards
     left: dict[str, dict[str, float]]
+    pinned: dict[str, int]
 
 
 def rebuild(run: Recorded, records: Iterable[Any]) -> float:
@@ -44,6 +46,10 @@ def rebuild(run: Recorded, records: Iterable[Any]) -> float:
                 _counters(run, record)
             case log.PlanNoted(controller=controller, left=left):
                 run.left[controller] = left
+            case log.Pinned(operator=operator, instances=None):
+                run.pinned.pop(operator, None)
+            case log.Pinned(operator=operator, instances=int(instances)):
+                run.pinned[operator] = instances
             case log.Founded() | log.AllRead():
                 pass
             case _:
@@ -98,6 +104,8 @@ def snapshot(run: Recorded, passed_s: float) -> Iterator[log.RunRecord]:
         )
     for controller, left in run.left.items():
         yield log.PlanNoted(controller=controller, left=left)
+    for name, instances in run.pinned.items():
+        yield log.Pinned(operator=name, instances=instances)
     yield from run.boards.snapshots()
     yield from _of_report(run.recorder)
 

@@ -161,6 +161,13 @@ class PlanNoted(RunRecord, frozen=True, kw_only=True, tag="planned"):
     left: dict[str, float]
 
 
+class Pinned(RunRecord, frozen=True, kw_only=True, tag="pinned"):
+    """A user has said how many instances the operator has; None: its policy decides again."""
+
+    operator: str
+    instances: int | None
+
+
 class Counters(RunRecord, frozen=True, kw_only=True, tag="counters"):
     """In a shortened file: what is left of the members of an operator that have ended."""
 
@@ -210,10 +217,11 @@ AnyRecord = (
     | Sampled
     | Reported
     | PlanNoted
+    | Pinned
     | Counters
     | BoardSnapshot
 )
-SYNCED = (Begun, Listens, Told, LetGo, Claimed, Final, EndedEarly, AllRead, Founded)
+SYNCED = (Begun, Listens, Told, LetGo, Claimed, Final, EndedEarly, AllRead, Founded, Pinned)
 """Instances act upon these as soon as they know them."""
 
 _encode = msgspec.msgpack.Encoder().encode

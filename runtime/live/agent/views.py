@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.runtime.live.agent.attendants import Attendants
@@ -34,7 +35,8 @@ SNAPSHOT_EVENTS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What is looked at. `decides`: instances or controllers decide how many there are."""
+    """What is looked at. `decides`: instances or controllers decide how many there are, but of
+    those that are `pinned` to a number."""
 
     pipeline: Pipeline
     decides: bool
@@ -44,6 +46,7 @@ class Observed:
     boards: Boards
     services: Attendants
     host_use: HostUse
+    pinned: Mapping[str, int]
 
 
 def snapshot_of(run: Observed, phase: str, idle: int, pids: tuple[int, ...]) -> RunSnapshot:
@@ -182,6 +185,7 @@ def _operator_snapshot(run: Observed, operator: Operator) -> OperatorSnapshot:
         service_address=run.services.address_for(name),
         members=tuple(_instance_snapshot(run, m) for m in run.roster.living(name)),
         policy=_policy_name(run, operator),
+        pinned=run.pinned.get(name),
         rate_to=recorder.recent_rates_to(name),
         offered=row.offered,
         waiting=sum(s.waiting for s in recorder.statuses.values() if s.operator == name),

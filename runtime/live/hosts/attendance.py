@@ -1,7 +1,8 @@
 """Between the agent of a host and a run of it: a socket pair, framed as a link.
 
-The agent asks, and the run replies with its figures; it tells the run to end; and the run ends when
-the agent is gone.
+The agent asks, and the run replies with its figures, or says whether it does what it is asked; it
+tells the run to end; and the run ends when the agent is gone. A reply has the number of what it
+replies to: one that comes too late is none to the next question.
 
     attended run ── Attendance ══ socket pair ══ RunProcess ── agent of the host
 """
@@ -9,6 +10,7 @@ the agent is gone.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
 import threading
@@ -21,19 +23,38 @@ import msgspec
 
 from anabranch.runtime.live.link.link import Link, LinkError, receive_blocking, send_blocking
 
-ASK, END, STOP = "ask", "end", "stop"
-"""Figures; end the input and finish; stop at once, so that the run is kept."""
+ASK, END, STOP, SCALE = "ask", "end", "stop", "scale"
+"""Figures; end the input and finish; stop at once, so that the run is kept; how many instances an
+operator is to have."""
 READ_BYTES = 2**16
 
 
+class ToRun(msgspec.Struct, frozen=True, array_like=True):
+    """By the agent. `operator`, `instances`: of SCALE; None: as its policy decides."""
+
+    number: int
+    what: str
+    operator: str = ""
+    instances: int | None = None
+
+
+class RunReply(msgspec.Struct, frozen=True, array_like=True):
+    """`figures`: of ASK; `refused`: why SCALE is not done."""
+
+    number: int
+    figures: dict[str, Any] = {}
+    refused: str = ""
+
+
 class Attendance:
-    """In the run's process: a thread that hears the agent. `figures` and `told` are set when there
-    is a run; `told` hears END or STOP, and STOP when the agent is gone. Before that, STOP ends the
-    process: nothing has begun."""
+    """In the run's process: a thread that hears the agent. `attend` is called when there is a run:
+    `told` hears END or STOP, and STOP when the agent is gone; `scale` says why it does not do it.
+    Before that, STOP ends the process: nothing has begun."""
 
     def __init__(self, fd: int, gone_code: int) -> None:
-        self.figures: Callable[[], dict[str, Any]] | None = None
+        self._figures: Callable[[], dict[str, Any]] | None = None
         self._told: Callable[[str], None] | None = None
+        self._scale: Callable[[str, int | None], str] | None = None
         self._pending: list[str] = []
         self._lock = threading.Lock()
         self._gone_code = gone_code
@@ -42,9 +63,14 @@ class Attendance:
         os.set_inheritable(fd, False)
         threading.Thread(target=self._listen, name="attendance", daemon=True).start()
 
-    def attend(self, figures: Callable[[], dict[str, Any]], told: Callable[[str], None]) -> None:
+    def attend(
+        self,
+        figures: Callable[[], dict[str, Any]],
+        told: Callable[[str], None],
+        scale: Callable[[str, int | None], str] | None = None,
+    ) -> None:
         with self._lock:
-            self.figures, self._told = figures, told
+            self._figures, self._told, self._scale = figures, told, scale
             for what in self._pending:
                 told(what)
 
@@ -53,15 +79,23 @@ class Attendance:
             body = None
             with suppress(OSError, LinkError):
                 body = receive_blocking(self._socket)
-            what = STOP if body is None else msgspec.msgpack.decode(body, type=str)
-            if what == ASK:
-                figures = self.figures
-                with suppress(OSError):
-                    send_blocking(self._socket, {} if figures is None else figures())
-            else:
-                self._tell(what)
             if body is None:
+                self._tell(STOP)
                 return
+            said = msgspec.msgpack.decode(body, type=ToRun)
+            if said.what in (ASK, SCALE):
+                with suppress(OSError):
+                    send_blocking(self._socket, self._reply(said))
+            else:
+                self._tell(said.what)
+
+    def _reply(self, said: ToRun) -> RunReply:
+        if said.what == ASK:
+            figures = self._figures
+            return RunReply(said.number, {} if figures is None else figures())
+        if self._scale is None:
+            return RunReply(said.number, refused="its run has not begun yet")
+        return RunReply(said.number, refused=self._scale(said.operator, said.instances))
 
     def _tell(self, what: str) -> None:
         with self._lock:
@@ -84,7 +118,8 @@ class RunProcess:
         """It has told figures of its run."""
         self._process = process
         self._on_output = on_output
-        self._waiting: list[asyncio.Future[dict[str, Any]]] = []
+        self._numbers = itertools.count()
+        self._waiting: dict[int, asyncio.Future[RunReply]] = {}
         self._link: Link
 
     @classmethod
@@ -115,19 +150,29 @@ class RunProcess:
 
     async def ask(self, timeout_s: float) -> dict[str, Any] | None:
         """Figures of the run; empty before it has begun; None if it does not answer."""
-        reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(reply)
-        self._link.send(ASK)
-        either: list[asyncio.Future[Any]] = [reply, self._link.closed]
-        first = asyncio.FIRST_COMPLETED
-        await asyncio.wait(either, timeout=timeout_s, return_when=first)
-        if reply.done():
-            return reply.result()
-        self._waiting.remove(reply)
-        return None
+        reply = await self._replied(ToRun(next(self._numbers), ASK), timeout_s)
+        return None if reply is None else reply.figures
+
+    async def scale(self, operator: str, instances: int | None, timeout_s: float) -> str | None:
+        """Why it does not do so, "" if it does; None if it does not answer."""
+        said = ToRun(next(self._numbers), SCALE, operator, instances)
+        reply = await self._replied(said, timeout_s)
+        return None if reply is None else reply.refused
 
     def tell(self, what: str) -> None:
-        self._link.send(what)
+        self._link.send(ToRun(next(self._numbers), what))
+
+    async def _replied(self, said: ToRun, timeout_s: float) -> RunReply | None:
+        reply: asyncio.Future[RunReply] = asyncio.get_running_loop().create_future()
+        self._waiting[said.number] = reply
+        try:
+            self._link.send(said)
+            either: list[asyncio.Future[Any]] = [reply, self._link.closed]
+            first = asyncio.FIRST_COMPLETED
+            await asyncio.wait(either, timeout=timeout_s, return_when=first)
+        finally:
+            del self._waiting[said.number]
+        return reply.result() if reply.done() else None
 
     async def ended(self) -> int:
         """Its exit code, or minus the signal that has killed it, once all is read that it has
@@ -144,7 +189,8 @@ class RunProcess:
             self._process.kill()
 
     def _take(self, body: bytes) -> None:
-        figures = msgspec.msgpack.decode(body, type=dict[str, Any])
-        self.answered = self.answered or bool(figures)
-        if self._waiting:
-            self._waiting.pop(0).set_result(figures)
+        replied = msgspec.msgpack.decode(body, type=RunReply)
+        self.answered = self.answered or bool(replied.figures)
+        waiting = self._waiting.get(replied.number)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(replied)

@@ -11,12 +11,14 @@ from anabranch.runtime.hosts.pipelines import (
     AskStatus,
     Logs,
     PipelinesKnown,
+    ScalePipeline,
     StopPipeline,
     Submit,
 )
 from anabranch.runtime.hosts.requests import AgentMessage, RequestFailed
 from anabranch.runtime.hosts.roles import Peer
-from anabranch.runtime.live.hosts.pipelines import PipelineRefused, Pipelines
+from anabranch.runtime.live.hosts.pipelines import Pipelines
+from anabranch.runtime.live.hosts.refused import PipelineRefused
 from anabranch.runtime.live.hosts.request_server import Handler, say
 from anabranch.runtime.live.hosts.stream import FrameStream
 
@@ -29,6 +31,7 @@ class PipelineDesk:
             AskStatus: _replied(self._status),
             AskLogs: _replied(self._logs),
             StopPipeline: _replied(self._stop),
+            ScalePipeline: _replied(self._scale),
         }
 
     async def _submit(self, request: Submit, asker: Peer | None) -> AgentMessage:
@@ -48,6 +51,10 @@ class PipelineDesk:
         wanted, at_once = request.pipeline, request.at_once
         status = await self._pipelines.stop(wanted, at_once=at_once, asker=asker)
         return PipelinesKnown([status])
+
+    async def _scale(self, request: ScalePipeline, asker: Peer | None) -> AgentMessage:
+        wanted, operator, n = request.pipeline, request.operator, request.instances
+        return await self._pipelines.scale(wanted, operator, n, asker)
 
 
 def in_words(error: OSError) -> str:

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from anabranch.runtime.hosts.bundle import Bundle, BundleError, lacks, needed, opened
-from anabranch.runtime.hosts.pipelines import PipelineStatus
+from anabranch.runtime.hosts.pipelines import PipelineStatus, ScaleOutcome
 from anabranch.runtime.hosts.roles import OPERATE, Peer
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.attendance import END, STOP
@@ -29,6 +29,8 @@ from anabranch.runtime.live.hosts.pipeline_folder import (
     id_of,
     unpack,
 )
+from anabranch.runtime.live.hosts.refused import PipelineRefused
+from anabranch.runtime.live.hosts.scaled import scaled
 from anabranch.runtime.live.hosts.upkeep import ANSWER_S, Upkeep
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.values.hints import hint
@@ -41,14 +43,6 @@ STOP_S = 30.0
 """How long `stop` waits for the end; it may take longer."""
 CLOSE_S = 40.0
 """For runs to be stopped and kept when the agent ends; then their processes are killed."""
-
-
-class PipelineRefused(Exception):
-    """`wrong`: the request makes no sense; otherwise it could not be done."""
-
-    def __init__(self, message: str, *, wrong: bool = True) -> None:
-        super().__init__(message)
-        self.wrong = wrong
 
 
 class Pipelines:
@@ -227,6 +221,15 @@ class Pipelines:
         if one.folder.record.end is None and one.process is None:
             one.end("stopped", "it was stopped while it waited to begin again")
         return await self.status_of(one)
+
+    async def scale(
+        self, wanted: str, operator: str, n: int | None, asker: Peer | None = None
+    ) -> ScaleOutcome:
+        """Return when the operator has so many instances, or later than it may take. `asker`: as in
+        `stop`. Raises `PipelineRefused`."""
+        one = self._one(wanted)
+        _check_owner(one, asker)
+        return await scaled(one, self._host, operator, n)
 
     def log_lines(self, wanted: str, count: int) -> tuple[str, list[str]]:
         """With the id. Raises `PipelineRefused`."""

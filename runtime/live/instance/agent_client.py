@@ -21,6 +21,7 @@ from anabranch.runtime.live.link.messages import (
     EventNote,
     LeaveAnswer,
     Order,
+    Pin,
     Release,
     Spawn,
     Spawned,
@@ -35,7 +36,7 @@ NOTES_PER_S = 200
 """Of more notes in a second only these are sent: a storm must not drown the link."""
 
 _decode = msgspec.msgpack.Decoder(
-    Spawned | LeaveAnswer | SplitAnswer | Splits | Decide | Order | EndInput | Close
+    Spawned | LeaveAnswer | SplitAnswer | Splits | Decide | Order | Pin | EndInput | Close
 ).decode
 
 
@@ -45,6 +46,7 @@ class AgentClient:
         self.on_leave_answer: Callable[[LeaveAnswer], None] = _nobody
         self.on_decide: Callable[[Decide], None] = _nobody
         self.on_order: Callable[[Order], None] = _nobody
+        self.on_pin: Callable[[Pin], None] = _nobody
         self.on_end_input: Callable[[], None] = _nobody
         self.claim_number = 0
         """Of the split that was given last."""
@@ -134,6 +136,8 @@ class AgentClient:
                 self.on_decide(decision)
             case Order() as order:
                 self.on_order(order)
+            case Pin() as pin:
+                self.on_pin(pin)
             case EndInput():
                 self.on_end_input()
             case Close():

@@ -74,6 +74,8 @@ class Scaling:
         """No key group was light enough when it was to give some last."""
         self.dry_run = False
         """Decisions are reported, and not carried out."""
+        self.pinned = False
+        """A user has said how many instances there are, so the policy decides nothing."""
 
     def heritage(self, n: int) -> dict[str, float]:
         """What each of `n` newcomers should know: how many they are, what was tried."""
@@ -126,7 +128,7 @@ class Scaling:
     # -- decisions -------------------------------------------------------------------------
 
     def _decide(self, reading: Reading) -> None:
-        if self._decider is None or not isinstance(self._membership.state, Active):
+        if self._decider is None or self.pinned or not isinstance(self._membership.state, Active):
             return
         try:
             decision = self._decider.decide(reading, self._rng)
@@ -137,9 +139,13 @@ class Scaling:
         self._concerted.plan(self._decider.planned, preds_of(state), succs_of(state))
         self._do(decision)
 
-    def ordered(self, act: Act) -> None:
-        """By a controller; like a decision of its own."""
-        if isinstance(self._membership.state, Active):
+    def ordered(self, act: Act, *, insists: bool = False) -> None:
+        """By a controller; like a decision of its own. `insists`: a user does."""
+        if not isinstance(self._membership.state, Active):
+            return
+        if insists:
+            self._carry_out(act, insists=True)
+        else:
             self._do(act)
 
     def _do(self, decision: Act) -> None:
@@ -153,13 +159,13 @@ class Scaling:
         self._decider, self._monitor.policy = None, ""
         self._agent_client.note(EventKind.POLICY_FAILED, f"{error}; it decides nothing any more")
 
-    def _carry_out(self, decision: Act) -> None:
+    def _carry_out(self, decision: Act, *, insists: bool = False) -> None:
         note = self._agent_client.note
         match decision:
             case Duplicate(n=n):
                 note(EventKind.DECIDED, decision.text)
                 self._membership.feed(events.DuplicateDecided(n))
-            case Leave() if self._is_needed():
+            case Leave() if not insists and self._is_needed():
                 note(
                     EventKind.VETO,
                     "its own keys need little, but a sibling's hold up the predecessors",

@@ -127,21 +127,23 @@ class Decide(Message, frozen=True, kw_only=True, tag="decide"):
 
 class Order(Message, frozen=True, kw_only=True, tag="order"):
     """A controller's order to an instance. `change` above 0: make so many newcomers; below 0:
-    leave; 0: give a `share` of the load to the sibling of rank `to_rank`."""
+    leave; 0: give a `share` of the load to the sibling of rank `to_rank`. `insists`: a user wants
+    it, whatever the loads are."""
 
     change: int
     why: str
     share: float = 0.0
     to_rank: int = 0
+    insists: bool = False
 
     @classmethod
-    def of(cls, act: Duplicate | Leave | Move, controller: str) -> Order:
+    def of(cls, act: Duplicate | Leave | Move, controller: str, *, insists: bool = False) -> Order:
         why = f"{controller}: {act.explanation.text}"
         match act:
             case Duplicate(n=n):
-                return cls(change=n, why=why)
+                return cls(change=n, why=why, insists=insists)
             case Leave():
-                return cls(change=-1, why=why)
+                return cls(change=-1, why=why, insists=insists)
             case Move(share=share, to_rank=rank):
                 return cls(change=0, why=why, share=share, to_rank=rank)
 
@@ -150,6 +152,13 @@ class Order(Message, frozen=True, kw_only=True, tag="order"):
         if self.change:
             return Duplicate(self.change, self.why) if self.change > 0 else Leave(self.why)
         return Move(self.share, self.to_rank, self.why)
+
+
+class Pin(Message, frozen=True, kw_only=True, tag="pin"):
+    """A user has said how many instances there are: while that `holds`, the policy decides
+    nothing."""
+
+    holds: bool
 
 
 class EndInput(Message, frozen=True, kw_only=True, tag="end_input"):

@@ -36,6 +36,7 @@ from anabranch.runtime.live.link.messages import (
     Delayed,
     Failed,
     Order,
+    Pin,
     Ready,
     Spawned,
 )
@@ -286,12 +287,16 @@ def _wire(agent_client: AgentClient, instance: Instance) -> None:
         instance.orders.decide(decision.action, decision.n)
 
     def order(order: Order) -> None:
-        instance.scaling.ordered(order.act)
+        instance.scaling.ordered(order.act, insists=order.insists)
+
+    def pin(pin: Pin) -> None:
+        instance.scaling.pinned = pin.holds
 
     agent_client.on_spawned = spawned
     agent_client.on_leave_answer = instance.orders.departure.answered
     agent_client.on_decide = decide
     agent_client.on_order = order
+    agent_client.on_pin = pin
     agent_client.on_end_input = instance.pump.end_input
 
 

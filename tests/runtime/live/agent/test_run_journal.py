@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
+from anabranch.runtime.live.agent.recovery import Recorded, rebuild, snapshot
 from anabranch.runtime.live.agent.run_journal import (
     EndedEarly,
     Passed,
+    Pinned,
     RunJournal,
     RunRecord,
     read_records,
@@ -154,3 +158,17 @@ def test_a_run_whose_agent_cannot_know_how_far_it_was_is_not_begun_anew(
     run = start(three_operators(Endless()), state=tmp_path, resume=True)
     run.end_input()
     assert finish(run).ok
+
+
+def test_what_users_have_said_of_operators_is_in_the_journal_also_when_it_is_shortened() -> None:
+    nothing: Any = SimpleNamespace(last_s=0.0, living=list)
+    recorded = Recorded(nothing, nothing, nothing, {}, {})
+    said = [("a", 3), ("b", 2), ("a", 4), ("b", None), ("c", None)]
+    rebuild(recorded, [Pinned(operator=name, instances=n) for name, n in said])
+    assert recorded.pinned == {"a": 4}
+    empty: Any = SimpleNamespace(
+        last_s=0.0, finals=SimpleNamespace(summed={}, latest=[]), events=[], resumed=0,
+        events_dropped=0, period_s=1.0, ticks=[], living=list, next_number={}, snapshots=list,
+    )  # fmt: skip
+    written = [*snapshot(Recorded(empty, empty, empty, {}, recorded.pinned), 0.0)]
+    assert Pinned(operator="a", instances=4) in written

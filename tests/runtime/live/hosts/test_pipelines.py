@@ -18,12 +18,13 @@ import msgspec
 import pytest
 
 from anabranch.runtime.hosts.bundle import Bundle, BundleFile, encoded, version_of
-from anabranch.runtime.hosts.pipelines import PipelineStatus
-from anabranch.runtime.live.hosts import damaged, pipeline_folder, pipelines, upkeep
+from anabranch.runtime.hosts.pipelines import PipelineStatus, ScaleOutcome
+from anabranch.runtime.live.hosts import damaged, pipeline_folder, pipelines, scaled, upkeep
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.attendance import RunProcess
 from anabranch.runtime.live.hosts.pipeline_folder import PipelineFolder
-from anabranch.runtime.live.hosts.pipelines import PipelineRefused, Pipelines
+from anabranch.runtime.live.hosts.pipelines import Pipelines
+from anabranch.runtime.live.hosts.refused import PipelineRefused
 from tests.runtime.processes import LINUX, PATIENCE_S, ROOT
 
 FAKE_RUN = f"""
@@ -46,9 +47,22 @@ if "fails" in code and ("runs" not in code or (state / "run.json").exists()):
     sys.exit(1)
 state.mkdir(exist_ok=True)
 (state / "run.json").write_text("{{}}")
+work = {{"name": "work", "instances": 1, "coming": 0, "pinned": None, "hindered": ""}}
+figures = {{"phase": "running", "seconds": 1.0, "read": 7, "delivered": 7, "dead_letters": 0}}
+
+def scale(operator, n):
+    if operator != "work":
+        return f"there is no operator {{operator!r}}"
+    if "stuck" in code:
+        work.update(pinned=n, coming=1, hindered="no room")
+    else:
+        work.update(pinned=n, instances=n or 1)
+    return ""
+
 attendance.attend(
-    lambda: {{"phase": "running", "seconds": 1.0, "read": 7, "delivered": 7, "dead_letters": 0}},
+    lambda: figures | {{"operators": [work]}},
     lambda what: (heard.append(what), told.set()),
+    scale,
 )
 if "short" not in code:
     told.wait()
@@ -180,8 +194,7 @@ async def test_a_process_that_stands_still_is_silent_and_not_shown_as_running(
         begun = await there.submit(*bundle())
         assert begun.pid is not None
         os.kill(begun.pid, signal.SIGSTOP)
-        stat = Path(f"/proc/{begun.pid}/stat")
-        await until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+        await until(lambda: is_stopped(begun.pid))
         status = await only(there)
         os.kill(begun.pid, signal.SIGCONT)
         assert (status.state, status.run) == ("silent", None)
@@ -240,6 +253,53 @@ async def test_a_version_that_runs_is_not_started_twice_and_one_that_has_ended_i
         assert (await there.stop("a", at_once=True)).state == "stopped"
         await there.submit(*bundle())
         assert there.log_lines("a", 10)[1] == ["begins new", "begins resumed"]
+
+
+async def test_an_operator_is_scaled_when_its_run_says_that_it_has_so_many_instances(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scaled, "REACHED_S", 0.5)
+    async with host(tmp_path) as there:
+        begun = await there.submit(*bundle())
+        for wanted, instances in ((4, 4), (None, 1)):
+            told = await there.scale("a", "work", wanted)
+            assert told == ScaleOutcome(begun.id, "press", "work", wanted, instances, True)
+        with pytest.raises(PipelineRefused, match=f"{begun.id}: there is no operator 'wrok'"):
+            await there.scale("a", "wrok", 4)
+        await there.submit(*bundle("# stuck", name="b"))
+        told = await there.scale("b", "work", 4)
+        assert (told.instances, told.reached, told.why) == (1, False, "no room")
+        await there.stop("b", at_once=False)
+        with pytest.raises(PipelineRefused, match="does not run just now: it has ended") as raised:
+            await there.scale("b", "work", 4)
+        assert raised.value.wrong
+
+
+@pytest.mark.skipif(not LINUX, reason="looks into /proc")
+async def test_a_reply_that_comes_too_late_is_none_to_the_next_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipelines, "ANSWER_S", 0.1)
+    monkeypatch.setattr(scaled, "NOTED_S", 0.1)
+    async with host(tmp_path) as there:
+        begun = await there.submit(*bundle())
+        assert begun.pid is not None
+        os.kill(begun.pid, signal.SIGSTOP)
+        await until(lambda: is_stopped(begun.pid))
+        assert (await only(there)).state == "silent"
+        with pytest.raises(PipelineRefused, match="does not answer"):
+            await there.scale("a", "work", 4)
+        os.kill(begun.pid, signal.SIGCONT)
+        monkeypatch.setattr(pipelines, "ANSWER_S", PATIENCE_S)
+        monkeypatch.setattr(scaled, "NOTED_S", PATIENCE_S)
+        with pytest.raises(PipelineRefused, match="there is no operator 'wrok'"):
+            await there.scale("a", "wrok", 4)
+        assert (await only(there)).run is not None
+
+
+def is_stopped(pid: int | None) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.read_text().rpartition(")")[2].split()[0] == "T"
 
 
 async def test_an_unknown_pipeline_is_told_with_what_there_is(tmp_path: Path) -> None:

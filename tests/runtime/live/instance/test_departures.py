@@ -95,7 +95,7 @@ def rosters_of(records: list[RunRecord]) -> list[Roster]:
         roster = Roster(three_operators(min_instances=2), lambda record: None)
         recorder: Any = SimpleNamespace(joins=Counter(), last_s=0.0)
         no_boards: Any = None
-        rebuild(Recorded(roster, recorder, no_boards, {}), records)
+        rebuild(Recorded(roster, recorder, no_boards, {}, {}), records)
         found.append(roster)
     return found
 

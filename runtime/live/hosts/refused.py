@@ -1,0 +1,11 @@
+"""What an agent refuses to do with a pipeline."""
+
+from __future__ import annotations
+
+
+class PipelineRefused(Exception):
+    """`wrong`: the request makes no sense; otherwise it could not be done."""
+
+    def __init__(self, message: str, *, wrong: bool = True) -> None:
+        super().__init__(message)
+        self.wrong = wrong

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
+from msgspec import Meta
 
 from anabranch.runtime.hosts.bundle import BUNDLE_BYTES_MAX
 from anabranch.runtime.hosts.requests import AgentMessage
@@ -32,6 +33,16 @@ class AskStatus(AgentMessage, frozen=True, tag="status"):
 class AskLogs(AgentMessage, frozen=True, tag="logs"):
     role: ClassVar[str] = VIEW
     pipeline: str
+    lines: int
+
+
+class AwaitLogs(AgentMessage, frozen=True, tag="await_logs"):
+    """What the run prints from now on. `after`: a place in its log, as `LogNews` says it; None: the
+    last `lines` first."""
+
+    role: ClassVar[str] = VIEW
+    pipeline: str
+    after: Annotated[int, Meta(ge=0, lt=2**62)] | None
     lines: int
 
 
@@ -97,3 +108,14 @@ class PipelinesKnown(AgentMessage, frozen=True, tag="pipelines"):
 class Logs(AgentMessage, frozen=True, tag="log_lines"):
     id: str
     text: str
+
+
+class LogNews(AgentMessage, frozen=True, tag="log_news"):
+    """`at`: the place behind it. `dropped`: bytes before it that the agent has no more. `state`: of
+    a run that has ended, once there is nothing more."""
+
+    id: str
+    data: bytes
+    at: int
+    dropped: int
+    state: str

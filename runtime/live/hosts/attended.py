@@ -34,6 +34,8 @@ class Attended:
     """Why it waits."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """It has begun, or ended."""
+    printed: asyncio.Event = field(default_factory=asyncio.Event)
+    """There is more in its log, or it has ended."""
     _output_is_lost: bool = False
 
     @property
@@ -55,8 +57,9 @@ class Attended:
     def add_output(self, data: bytes) -> None:
         """Of its process."""
         try:
-            self.folder.log(data)
+            self.folder.printed.add(data)
             self._output_is_lost = False
+            self.printed.set()
         except OSError as error:
             if not self._output_is_lost:
                 text = f"pipeline {self.id}: what it prints is lost: {error.strerror}"
@@ -75,7 +78,7 @@ class Attended:
         told = figures and figures["failure"]
         lines = []
         with self._told("cannot read the log in"):
-            lines = [line for line in self.folder.last_lines(50) if line.strip()]
+            lines = [line for line in self.folder.printed.last_lines(50) if line.strip()]
         own = [line for line in lines if line.startswith("anabranch: ")]
         reasons = [line for before, line in pairwise(lines) if ": failed after " in before]
         last = str(told or (own or reasons or lines or [f"exit code {code}"])[-1])

@@ -9,6 +9,7 @@ from anabranch.runtime.hosts.pipelines import (
     FRAME_BYTES_MAX,
     AskLogs,
     AskStatus,
+    AwaitLogs,
     Logs,
     PipelinesKnown,
     ScalePipeline,
@@ -30,6 +31,7 @@ class PipelineDesk:
             Submit: _replied(self._submit),
             AskStatus: _replied(self._status),
             AskLogs: _replied(self._logs),
+            AwaitLogs: _replied(self._more_log),
             StopPipeline: _replied(self._stop),
             ScalePipeline: _replied(self._scale),
         }
@@ -46,6 +48,9 @@ class PipelineDesk:
         while sum(map(len, lines)) > FRAME_BYTES_MAX // 8:  # characters have up to four bytes
             lines = lines[len(lines) // 2 + 1 :]
         return Logs(name, "".join(f"{line}\n" for line in lines))
+
+    async def _more_log(self, request: AwaitLogs, asker: Peer | None) -> AgentMessage:
+        return await self._pipelines.more_log(request.pipeline, request.after, request.lines)
 
     async def _stop(self, request: StopPipeline, asker: Peer | None) -> AgentMessage:
         wanted, at_once = request.pipeline, request.at_once

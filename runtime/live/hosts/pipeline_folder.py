@@ -5,7 +5,7 @@ pipelines/NAME@VERSION/
     files/           the code, unpacked; the working folder of the run
     state/           the run, so that it can be resumed
     report.json      of the run that has ended
-    log, log.1       what the run has printed
+    log-0, log-…     what the run has printed (see `printed`)
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from pathlib import Path
 import msgspec
 
 from anabranch.runtime.hosts.bundle import VERSION_CHARS, Bundle
+from anabranch.runtime.live.hosts.printed import PrintedLog
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.storage.replaced import replace_file
 from anabranch.runtime.storage.state_folder import RUN
 
-RECORD, FILES, STATE, REPORT, LOG = "pipeline.json", "files", "state", "report.json", "log"
+RECORD, FILES, STATE, REPORT = "pipeline.json", "files", "state", "report.json"
 UNFINISHED = ".new-"
 """Before names of folders that are being unpacked; no pipeline has such a name."""
-LOG_BYTES_MAX = 4 * 2**20
-"""Of one of the two files of a log."""
 
 
 class PipelineEnd(msgspec.Struct, frozen=True):
@@ -106,24 +105,9 @@ class PipelineFolder:
         self.record = msgspec.structs.replace(self.record, **changes)
         replace_file(self.path / RECORD, msgspec.json.encode(self.record))
 
-    def log(self, data: bytes) -> None:
-        """Add to the log, of which an older part gives way."""
-        path = self.path / LOG
-        file = store().open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        try:
-            file.append(data)
-            is_full = file.status().st_size > LOG_BYTES_MAX
-        finally:
-            file.close()
-        if is_full:
-            store().rename(path, path.with_name(f"{LOG}.1"))
-
-    def last_lines(self, count: int) -> list[str]:
-        text = b""
-        for name in (f"{LOG}.1", LOG):
-            with suppress(FileNotFoundError):
-                text += store().read(self.path / name)
-        return text.decode("utf-8", "replace").splitlines()[-count:]
+    @property
+    def printed(self) -> PrintedLog:
+        return PrintedLog(self.path)
 
     def remove(self) -> None:
         store().remove_folder(self.path)

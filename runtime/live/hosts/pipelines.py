@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from anabranch.runtime.hosts.bundle import Bundle, BundleError, lacks, needed, opened
-from anabranch.runtime.hosts.pipelines import PipelineStatus, ScaleOutcome
+from anabranch.runtime.hosts.pipelines import LogNews, PipelineStatus, ScaleOutcome
 from anabranch.runtime.hosts.roles import OPERATE, Peer
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.attendance import END, STOP
@@ -41,6 +41,8 @@ START_S = 120.0
 """How long `submit` waits for the run to begin; it may take longer."""
 STOP_S = 30.0
 """How long `stop` waits for the end; it may take longer."""
+NEWS_S = 5.0
+"""How long a command waits for what a run prints; then it asks again."""
 CLOSE_S = 40.0
 """For runs to be stopped and kept when the agent ends; then their processes are killed."""
 
@@ -234,7 +236,24 @@ class Pipelines:
     def log_lines(self, wanted: str, count: int) -> tuple[str, list[str]]:
         """With the id. Raises `PipelineRefused`."""
         one = self._one(wanted)
-        return one.id, one.folder.last_lines(count)
+        return one.id, one.folder.printed.last_lines(count)
+
+    async def more_log(self, wanted: str, after: int | None, lines: int) -> LogNews:
+        """What is printed after that place, as soon as there is something or the run has ended;
+        or nothing, after `NEWS_S`. None: the last `lines` so far. Raises `PipelineRefused`."""
+        one = self._one(wanted)
+        log = one.folder.printed
+        if after is None:
+            after = log.place_of_last(lines)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(NEWS_S):
+                while log.end() <= after and one.task is not None:
+                    one.printed.clear()
+                    await one.printed.wait()
+        has_ended = one.task is None
+        part = log.part(after)
+        state = (await self.status_of(one)).state if has_ended and not part.data else ""
+        return LogNews(one.id, part.data, part.at, part.dropped, state)
 
     def _one(self, wanted: str) -> Attended:
         found = self._named(wanted)

@@ -37,6 +37,7 @@ class Upkeep:
     def _over(self, one: Attended) -> None:
         one.task = None
         one.news.set()
+        one.printed.set()
 
     async def _keep_running(self, one: Attended) -> None:
         wait_s = WAIT_S

@@ -24,6 +24,7 @@ from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.attendance import RunProcess
 from anabranch.runtime.live.hosts.pipeline_folder import PipelineFolder
 from anabranch.runtime.live.hosts.pipelines import Pipelines
+from anabranch.runtime.live.hosts.printed import PrintedLog
 from anabranch.runtime.live.hosts.refused import PipelineRefused
 from tests.runtime.processes import LINUX, PATIENCE_S, ROOT
 
@@ -445,8 +446,8 @@ async def test_a_log_that_cannot_be_read_hides_no_end_of_a_run(tmp_path: Path) -
     async with host(tmp_path) as there:
         begun = await there.submit(*bundle("# runs, then fails"))
     folder = tmp_path / "pipelines" / begun.id
-    (folder / "log").unlink()
-    (folder / "log").mkdir()
+    (folder / "log-0").unlink()
+    (folder / "log-0").mkdir()
     async with host(tmp_path) as there:
         await until(lambda: len(there) == 0)
         status = await only(there)
@@ -454,18 +455,26 @@ async def test_a_log_that_cannot_be_read_hides_no_end_of_a_run(tmp_path: Path) -
         assert "cannot read the log in" in printed(there)
 
 
-async def test_a_log_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline_folder, "LOG_BYTES_MAX", 1_000)
+async def test_what_follows_a_log_gets_all_that_is_printed_and_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with host(tmp_path) as there:
-        begun = await there.submit(*bundle("short"))
-        await until(lambda: len(there) == 0)
-        folder = kept(tmp_path)
-        for number in range(200):
-            folder.log(f"line {number:04}\n".encode())
-        assert sum(f.stat().st_size for f in folder.path.glob("log*")) <= 2_100
-        lines = there.log_lines(begun.id, 10_000)[1]
-        assert lines[-1] == "line 0199"
-        assert 90 < len(lines) < 210
+        begun = await there.submit(*bundle())
+        first = await there.more_log("a", None, 10)
+        assert (first.data, first.state) == (b"begins new\n", "")
+        monkeypatch.setattr(pipelines, "NEWS_S", 0.1)
+        silent = await there.more_log("a", first.at, 10)
+        assert (silent.data, silent.at, silent.state) == (b"", first.at, "")
+        monkeypatch.setattr(pipelines, "NEWS_S", PATIENCE_S)
+        waiting = asyncio.create_task(there.more_log("a", first.at, 10))
+        await asyncio.sleep(0)
+    assert (await waiting).data == b""
+    async with host(tmp_path) as there:
+        again = await there.more_log(begun.id, first.at, 10)
+        assert again.data == b"begins resumed\n"
+        await there.stop("a", at_once=False)
+        end = await there.more_log("a", again.at, 10)
+        assert (end.data, end.state) == (b"", "finished")
 
 
 async def test_one_version_that_is_submitted_twice_at_once_is_unpacked_once(tmp_path: Path) -> None:
@@ -515,7 +524,7 @@ async def test_a_disk_that_takes_no_record_and_no_log_ends_no_pipeline(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     async with host(tmp_path) as there:
-        monkeypatch.setattr(pipeline_folder.PipelineFolder, "log", full)
+        monkeypatch.setattr(PrintedLog, "add", full)
         unpacked = pipeline_folder.unpack
 
         def then_full(*words: Any) -> Any:

@@ -1,0 +1,107 @@
+"""The agent of a host that has nothing to do: how soon it listens, what it holds, what it uses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benches.contestants import ContestantFailed
+from benches.figures import spread
+from benches.memory import memory_of
+from benches.result import Result, Row, Settings
+from benches.startup import anabranch
+
+ABOUT = "the agent of a host, idle, among others that gossip"
+RUNS, SECONDS = 5, 10.0
+AGENTS = 3
+SETTLED_S = 3.0
+"""Until the agents know each other and are at rest."""
+TIMEOUT_S = 60.0
+START_MS_MAX, MEMORY_MIB_MAX, CORE_SHARE_MAX = 1000.0, 60.0, 1.0
+
+
+def measure(settings: Settings) -> Result:
+    found: dict[str, list[float]] = {"start": [], "resident": [], "private": [], "core": []}
+    for number in range(settings.runs_or(RUNS)):
+        folder = settings.folder / str(number)
+        folder.mkdir()
+        for name, value in look(folder, settings.seconds_or(SECONDS)).items():
+            found[name].append(value)
+        settings.say(f"hosts: run {number + 1}")
+    result = Result("hosts", ABOUT)
+    add(result, "from the command until it listens", "ms", found["start"], START_MS_MAX)
+    add(result, f"resident memory, of {AGENTS} agents", "MiB", found["resident"], MEMORY_MIB_MAX)
+    result.add("private memory", "MiB", found["private"])
+    add(result, "processor time", "% of a core", found["core"], CORE_SHARE_MAX)
+    if not found["resident"]:
+        result.notes.append("this system does not tell what a process holds (/proc is needed)")
+    return result
+
+
+def add(result: Result, name: str, unit: str, values: list[float], most: float) -> None:
+    if values:
+        met = spread(values).median <= most
+        result.rows.append(Row(name, unit, values, f"<= {most:g}", met))
+
+
+def look(folder: Path, seconds: float) -> dict[str, float]:
+    """Of one of them, once all have found each other."""
+    with ExitStack() as running:
+        began = time.monotonic()
+        first = running.enter_context(agent(folder, "a", []))
+        at = first.address
+        start_ms = 1000 * (time.monotonic() - began)
+        for number in range(1, AGENTS):
+            other = running.enter_context(agent(folder, f"a{number}", ["--seed", at]))
+            assert other.address
+        time.sleep(SETTLED_S)
+        before, began = first.processor_s(), time.monotonic()
+        time.sleep(seconds)
+        after, ended = first.processor_s(), time.monotonic()
+        memory = memory_of(first.pid)
+        found = {"start": start_ms}
+        if memory is not None:
+            found |= {"resident": memory.resident, "private": memory.private}
+        if before is not None and after is not None:
+            found["core"] = 100 * (after - before) / (ended - began)
+        return found
+
+
+class Agent:
+    """Its log is read as far as the line that says where it listens."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.pid = process.pid
+        assert process.stderr is not None
+        for line in process.stderr:
+            told = json.loads(line)
+            if told["event"] == "started":
+                self.address = str(told["address"])
+                return
+        raise ContestantFailed("the agent has ended before it listened")
+
+    def processor_s(self) -> float | None:
+        """What it has used so far; None if the system does not tell."""
+        try:
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def agent(folder: Path, name: str, more: list[str]) -> Iterator[Agent]:
+    """Until the end of the block."""
+    own = ["--name", name, "--data", str(folder / name), "--bind", "127.0.0.1:0", "--log", "json"]
+    command = [*anabranch(), "agent", *own, *more]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+        try:
+            yield Agent(process)
+        finally:
+            process.terminate()
+            process.communicate(timeout=TIMEOUT_S)

@@ -14,6 +14,8 @@ SLOTS, QUICK_SLOTS, DAY = 100_000, 15_000, 1440
 """Minutes."""
 HALF_HOUR, SCALE = 30, 0.0230261786
 """`SCALE`: so the mean of all minutes is 341.5 tuples per second."""
+MEAN, LEAST_AT_H = 341.5, 5
+"""Of the synthetic load, which is least at five in the morning."""
 
 
 def find_recording(folder: Path) -> Path | None:
@@ -39,4 +41,11 @@ def recorded(path: Path) -> FloatArray:
 def drawn(means: FloatArray, seed: int) -> FloatArray:
     """A load with such means: each minute from a Poisson law."""
     found: FloatArray = np.random.default_rng((seed, 0)).poisson(means).astype(float)
+    return found
+
+
+def synthetic() -> FloatArray:
+    """In place of the recording: the same every day, from 0.3 to 1.7 times the mean of 341.5."""
+    hours = np.arange(SLOTS) / 60
+    found: FloatArray = MEAN * (1 - 0.7 * np.cos(2 * np.pi * (hours - LEAST_AT_H) / 24))
     return found

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.runtime.policies.hierarchical.granting import (
-    Answer,
     Answers,
+    GrantAnswer,
     InstanceRequest,
     Tokens,
     grant,
@@ -156,10 +156,10 @@ class StepModel:
             ]  # fmt: skip
             too_slow = responses[run].sum() + NETWORK_S > RESPONSE_MAX_S
             for request, answer in self._grant(run, requests, bool(too_slow)):
-                if answer is Answer.GRANTED:
+                if answer is GrantAnswer.GRANTED:
                     self._enact(run, request)
                     enacted[run, request.operator] = request.action
-                refused[run, REGIONS.index(request.region)] += answer is Answer.NO_SLOT
+                refused[run, REGIONS.index(request.region)] += answer is GrantAnswer.NO_SLOT
         for run, siblings in self._own.items():
             enacted[run], refused[run] = siblings.step(t, rates, self.fleet, run)
         if len(some):

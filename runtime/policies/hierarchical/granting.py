@@ -9,7 +9,7 @@ from enum import Enum
 from anabranch.runtime.values.checks import PipelineError
 
 
-class Answer(Enum):
+class GrantAnswer(Enum):
     GRANTED = "granted"
     NO_SLOT = "no free slot"
     NO_TOKEN = "no token"
@@ -46,7 +46,7 @@ class Tokens:
         return replace(self, left=min(self.size, self.left + self.rate))
 
 
-Answers = list[tuple[InstanceRequest, Answer]]
+Answers = list[tuple[InstanceRequest, GrantAnswer]]
 
 
 def grant(requests: Sequence[InstanceRequest], free_slots: Mapping[str, int]) -> Answers:
@@ -62,11 +62,11 @@ def _order(request: InstanceRequest) -> tuple[bool, float, int]:
     return newcomer, -request.response_s if newcomer else 0.0, request.operator
 
 
-def _by_slots(request: InstanceRequest, left: dict[str, int]) -> Answer:
+def _by_slots(request: InstanceRequest, left: dict[str, int]) -> GrantAnswer:
     if request.action > 0 and left.get(request.region, 0) < 1:
-        return Answer.NO_SLOT
+        return GrantAnswer.NO_SLOT
     left[request.region] = left.get(request.region, 0) - request.action
-    return Answer.GRANTED
+    return GrantAnswer.GRANTED
 
 
 def grant_by_tokens(
@@ -80,12 +80,12 @@ def grant_by_tokens(
     left, answers = dict(free_slots), []
     for request in sorted(requests, key=lambda r: (-r.gain, _order(r))):
         if too_slow and request.action < 0:
-            answer = Answer.NOT_NOW
+            answer = GrantAnswer.NOT_NOW
         elif tokens.left < 1:
-            answer = Answer.NO_TOKEN
+            answer = GrantAnswer.NO_TOKEN
         else:
             answer = _by_slots(request, left)
-        if answer is Answer.GRANTED:
+        if answer is GrantAnswer.GRANTED:
             tokens = replace(tokens, left=tokens.left - 1)
         answers.append((request, answer))
     return answers, tokens

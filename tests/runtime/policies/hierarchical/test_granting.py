@@ -14,7 +14,7 @@ from anabranch.runtime.policies.hierarchical.budgeting import (
     post_actions,
 )
 from anabranch.runtime.policies.hierarchical.granting import (
-    Answer,
+    GrantAnswer,
     InstanceRequest,
     Tokens,
     grant,
@@ -37,7 +37,7 @@ REQUESTS = st.lists(
 SLOTS = st.fixed_dictionaries({"dc1": st.integers(0, 3), "dc2": st.integers(0, 3)})
 
 
-def operators(answers: list[tuple[InstanceRequest, Answer]], answer: Answer) -> list[int]:
+def operators(answers: list[tuple[InstanceRequest, GrantAnswer]], answer: GrantAnswer) -> list[int]:
     return [request.operator for request, given in answers if given is answer]
 
 
@@ -52,8 +52,8 @@ def test_leaves_free_slots_for_the_slowest_and_ties_go_by_the_graph() -> None:
         ],
         {"dc": 0},
     )
-    assert operators(answers, Answer.GRANTED) == [3, 1]
-    assert operators(answers, Answer.NO_SLOT) == [2, 4, 0]
+    assert operators(answers, GrantAnswer.GRANTED) == [3, 1]
+    assert operators(answers, GrantAnswer.NO_SLOT) == [2, 4, 0]
 
 
 @given(REQUESTS, SLOTS)
@@ -63,11 +63,11 @@ def test_grants_are_at_most_free_slots_and_leaves(
     answers = grant(requests, slots)
     assert {r.operator for r, _ in answers} == {r.operator for r in requests}
     for region, free in slots.items():
-        here = [r.action for r, a in answers if r.region == region and a is Answer.GRANTED]
+        here = [r.action for r, a in answers if r.region == region and a is GrantAnswer.GRANTED]
         assert sum(here) <= free
-        refused = [r for r, a in answers if r.region == region and a is Answer.NO_SLOT]
+        refused = [r for r, a in answers if r.region == region and a is GrantAnswer.NO_SLOT]
         assert not refused or sum(here) == free
-    assert all(a is Answer.GRANTED for r, a in answers if r.action < 0)
+    assert all(a is GrantAnswer.GRANTED for r, a in answers if r.action < 0)
 
 
 def test_answer_8_a_bucket_of_tokens() -> None:
@@ -76,7 +76,7 @@ def test_answer_8_a_bucket_of_tokens() -> None:
     granted = []
     for _ in range(3):
         answers, tokens = grant_by_tokens(waiting, {"dc": 9}, tokens, too_slow=False)
-        done = operators(answers, Answer.GRANTED)
+        done = operators(answers, GrantAnswer.GRANTED)
         granted.append(len(done))
         waiting = [r for r in waiting if r.operator not in done]
         tokens = tokens.next_slot()
@@ -87,11 +87,11 @@ def test_while_the_bound_is_missed_none_leaves_and_gain_comes_first() -> None:
     asked = [InstanceRequest(0, 1, "dc", 0.01, 0.1), InstanceRequest(1, 1, "dc", 0.01, 0.5),
              InstanceRequest(2, -1, "dc", 0.01, 9.0)]  # fmt: skip
     slow, _ = grant_by_tokens(asked, {"dc": 9}, Tokens(2, 1, 1), too_slow=True)
-    assert operators(slow, Answer.GRANTED) == [1]
-    assert operators(slow, Answer.NOT_NOW) == [2]
-    assert operators(slow, Answer.NO_TOKEN) == [0]
+    assert operators(slow, GrantAnswer.GRANTED) == [1]
+    assert operators(slow, GrantAnswer.NOT_NOW) == [2]
+    assert operators(slow, GrantAnswer.NO_TOKEN) == [0]
     fine, _ = grant_by_tokens(asked, {"dc": 9}, Tokens(2, 1, 1), too_slow=False)
-    assert operators(fine, Answer.GRANTED) == [2]
+    assert operators(fine, GrantAnswer.GRANTED) == [2]
 
 
 @given(st.lists(st.tuples(REQUESTS, SLOTS, st.booleans()), max_size=12), st.integers(1, 3),
@@ -102,10 +102,10 @@ def test_tokens_bound_the_grants(
     tokens, granted = Tokens.full(size, rate), 0
     for t, (requests, free, too_slow) in enumerate(slots):
         answers, tokens = grant_by_tokens(requests, free, tokens, too_slow)
-        granted += len(operators(answers, Answer.GRANTED))
+        granted += len(operators(answers, GrantAnswer.GRANTED))
         assert granted <= size + rate * t
         for region, left in free.items():
-            here = [r.action for r, a in answers if r.region == region and a is Answer.GRANTED]
+            here = [r.action for r, a in answers if r.region == region and a is GrantAnswer.GRANTED]
             assert sum(here) <= left
         tokens = tokens.next_slot()
 

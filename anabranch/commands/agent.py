@@ -39,6 +39,7 @@ A file of settings, agent.toml, which may leave out any of them:
   seeds = ["127.0.0.1:7434"]      # hosts to ask for the others
   data = "/var/lib/anabranch"     # what outlives the agent
   tls = "/etc/anabranch/tls"      # its certificate; needed for other machines
+  mdns = false                    # find agents on the LAN, and be found
   warm = 2                        # idle processes that each run keeps ready
   log = "plain"                   # or json
 
@@ -71,6 +72,7 @@ Exit code: 0 left, 1 it cannot go on, 2 wrong usage, 130 ended at once.
 )
 @click.option("--data", metavar="DIR", help="What outlives the agent.")
 @click.option("--tls", metavar="DIR", help="Its certificate, as `anabranch ca issue` writes it.")
+@click.option("--mdns/--no-mdns", default=None, help="Find agents on the LAN, and be found.")
 @click.option("--warm", metavar="N", help="Idle processes that each run keeps ready.")
 @click.option("--log", metavar="plain|json", help="Lines for people, or JSON.")
 def command(config: Path | None, **options: Any) -> None:
@@ -126,9 +128,15 @@ def _config(file: Path | None, options: dict[str, Any]) -> AgentConfig:
         "data": str(_state_home() / "anabranch" / str(name)),
         "warm": 2,
         "tls": "",
+        "mdns": False,
         "log": "plain",
     }
     config = config_of(given, usual)
+    if config.mdns and not _has_zeroconf():
+        raise WrongUsage(
+            f"{given['mdns'].place}: mDNS needs the package zeroconf, which is not installed: "
+            "pip install 'anabranch[mdns]'"
+        )
     folders = {}
     for setting in ("data", "tls"):
         if path := getattr(config, setting):
@@ -162,7 +170,7 @@ def _of_options(options: dict[str, Any]) -> dict[str, Given]:
                 value = labels_of(value)
             elif name == "seeds":
                 value = list(value)
-            else:
+            elif name != "mdns":
                 value = SETTINGS[name].read(value)
         except ValueError:
             expected = "KEY=VALUE" if name == "labels" else SETTINGS[name].expected
@@ -170,6 +178,14 @@ def _of_options(options: dict[str, Any]) -> dict[str, Given]:
             raise ConfigError(f"{option}: expected {expected}; got {shown!r}") from None
         given[name] = Given(value, option)
     return given
+
+
+def _has_zeroconf() -> bool:
+    try:
+        import zeroconf  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def _name_of_machine() -> str:

@@ -53,7 +53,8 @@ class Given(NamedTuple):
 
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`data`: the folder in which the agent keeps what outlives it. `warm`: idle processes that
-    each of its runs keeps ready. `tls`: the folder of its certificate; "" for none."""
+    each of its runs keeps ready. `tls`: the folder of its certificate; "" for none. `mdns`: find
+    other agents on the LAN, and be found."""
 
     name: str
     region: str
@@ -67,6 +68,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     warm: int
     log: Literal["plain", "json"]
     tls: str = ""
+    mdns: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def _several(text: str) -> list[str]:
 _WORD = f"a text of at most {NAME_CHARS_MAX} characters that can be shown"
 _ADDRESS = f"HOST:PORT, such as {BIND}"
 _PATH = Annotated[str, Meta(pattern=r"\A[^\x00\ud800-\udfff]+\Z")]
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
 _ANYWHERE = ("0.0.0.0:", "[::]:")
 SETTINGS: dict[str, Setting] = {
     "name": Setting(Name, f"letters, digits, '.', '_' and '-', at most {NAME_CHARS_MAX}"),
@@ -117,6 +120,7 @@ SETTINGS: dict[str, Setting] = {
     "data": Setting(_PATH, "the path of a folder, in UTF-8"),
     "warm": Setting(Annotated[int, Meta(ge=0, le=WARM_MAX)], f"a number from 0 to {WARM_MAX}", int),
     "tls": Setting(_PATH, "the path of a folder, in UTF-8"),
+    "mdns": Setting(bool, "true or false", lambda text: _TRUTH.get(text.lower(), text)),
     "log": Setting(Literal["plain", "json"], "plain or json"),
 }
 ENVIRONMENT = {name: f"ANABRANCH_{name.upper()}" for name in SETTINGS}

@@ -132,8 +132,8 @@ class HostMembership:
         """Another host has this one's name."""
         self._joined = False
         self._leaving = False
-        self._seeds = {seed: "" for seed in seeds if seed != me.address}
-        """And the names of those that have answered there."""
+        self.seeds = {seed: "" for seed in seeds if seed != me.address}
+        """And the names of those that have answered there. Others may be put in later."""
         self._chance = chance
         self._exchanges: dict[int, Exchange] = {}
         self._count = 0
@@ -223,7 +223,7 @@ class HostMembership:
     def _retry(self, now: float) -> None:
         """One seed or host that is not live."""
         dead = [r.host for r in self.table if r.state is HostState.DEAD]
-        unknown = [seed for seed, name in self._seeds.items() if not self._lives(name)]
+        unknown = [seed for seed, name in self.seeds.items() if not self._lives(name)]
         chosen = self._chance.randrange(len(dead) + len(unknown)) if dead or unknown else None
         if chosen is None:
             return
@@ -469,8 +469,8 @@ class HostMembership:
             self._hang_up(number)
             self._say_last(exchange.helps, ProbeOutcome(True))
             return
-        if target is None:
-            self._seeds[exchange.address] = answer.name
+        if target is None and exchange.address in self.seeds:  # it may have been taken back
+            self.seeds[exchange.address] = answer.name
         self._has_answered(answer.name)
         if answer.key == self.me.key:  # a seed may be this host, by another address
             self._hang_up(number)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from tests.anabranch.agents import AgentProcess, agents, called
 from tests.runtime.agent_runs import until
+from tests.runtime.live.hosts.multicast import needs_multicast
 from tests.runtime.processes import PATIENCE_S
 
 
@@ -129,3 +134,40 @@ def test_systemd_finds_no_fault_in_the_unit_that_is_shipped(tmp_path: Path) -> N
         timeout=PATIENCE_S,
     )
     assert unit.name not in done.stderr
+
+
+@pytest.mark.slow
+def test_agents_on_one_lan_find_each_other_without_seeds_when_asked_to(tmp_path: Path) -> None:
+    needs_multicast()
+    with agents(tmp_path) as started:
+        a, b = (AgentProcess(tmp_path, name, "--mdns") for name in "ab")
+        alone = AgentProcess(tmp_path, "alone")
+        started += [a, b, alone]
+        until(lambda: a.hosts() == b.hosts() == {"a": "alive", "b": "alive"})
+        assert alone.hosts() == {"alone": "alive"}
+        assert [line["address"] for line in a.events("mdns")] == [b.address]
+        assert [a.end(), b.end(), alone.end()] == [0, 0, 0]
+
+
+def test_mdns_without_its_package_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "zeroconf.py").write_text("raise ImportError('not here')\n")
+    data = ["--data", str(tmp_path / "data"), "--name", "a"]
+    program = "import sys; sys.path.insert(0, '.'); from anabranch.cli import main; main()"
+    for place, words, env in [
+        ("--mdns", ["--mdns"], {}),
+        ("ANABRANCH_MDNS", [], {"ANABRANCH_MDNS": "true"}),
+    ]:
+        done = subprocess.run(
+            [sys.executable, "-c", program, "agent", *data, *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            cwd=tmp_path,
+            env=os.environ | env,
+        )
+        assert done.returncode == 2
+        assert done.stderr == (
+            f"anabranch: {place}: mDNS needs the package zeroconf, which is not installed: "
+            "pip install 'anabranch[mdns]'\n"
+        )
+    assert not (tmp_path / "data").exists()

@@ -14,10 +14,11 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anabranch.runtime.hosts.config import AgentConfig, host_of, is_loopback
 from anabranch.runtime.hosts.effects import Changed, Joined, NameTaken
-from anabranch.runtime.hosts.host import HostState
+from anabranch.runtime.hosts.host import HostInfo, HostState
 from anabranch.runtime.hosts.membership import HostMembership
 from anabranch.runtime.hosts.pipelines import FRAME_BYTES_MAX
 from anabranch.runtime.hosts.requests import (
@@ -38,6 +39,9 @@ from anabranch.runtime.live.hosts.request_server import RequestServer, say
 from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.live.hosts.tls import TlsFolder, check_agent
 from anabranch.runtime.ports import clock
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.hosts.lan import Lan
 
 _IN_WORDS = {
     HostState.ALIVE: "is alive",
@@ -102,13 +106,15 @@ class HostAgent:
                 data=str(folder.path),
             )
             self._gossip.start()
+            lan = self._on_lan(me)
             try:
                 self._pipelines.resume()
                 await self._over
             except OSError as error:
                 raise AgentFailed(f"cannot use {in_words(error)}") from None
             finally:
-                await asyncio.gather(self._gossip.leave(), self._pipelines.close())
+                closed = [] if lan is None else [lan.close()]
+                await asyncio.gather(self._gossip.leave(), self._pipelines.close(), *closed)
                 door.close()
                 self._log.say("left", "has left")
         finally:
@@ -147,6 +153,29 @@ class HostAgent:
         self._over.set_result(None)
 
     # -- gossip ----------------------------------------------------------------------------
+
+    def _on_lan(self, me: HostInfo) -> Lan | None:
+        """What is found there is a seed."""
+        if not self.config.mdns:
+            return None
+        from anabranch.runtime.live.hosts.lan import Lan
+
+        seeds, own = self._gossip.membership.seeds, {*self.config.seeds}
+
+        def found(address: str) -> None:
+            seeds.setdefault(address, "")
+            self._log.say("mdns", f"mDNS names an agent at {address}", address=address)
+
+        def lost(address: str) -> None:
+            if address not in own:
+                seeds.pop(address, None)
+
+        def failed(why: str) -> None:
+            self._log.say("mdns", f"cannot use mDNS: {why}; the host goes on with its seeds")
+
+        lan = Lan(me, self.config.bind, found, lost, failed)
+        lan.start()
+        return lan
 
     def _may_dial(self, address: str) -> bool:
         return self._tls is not None or is_loopback(address)

@@ -43,6 +43,7 @@ seeds = ["127.0.0.1:7434"]
 data = "/var/lib/anabranch"
 warm = 3
 tls = "/etc/anabranch/tls"
+mdns = true
 log = "json"
 """
 
@@ -57,6 +58,7 @@ def test_a_file_sets_all_that_can_be_set() -> None:
     assert found.name == "press-1"
     assert found.labels == {"camera": "north"}
     assert (found.cores, found.memory_mb, found.warm) == (4, 2048, 3)
+    assert found.mdns
     assert (found.bind, found.advertise) == ("127.0.0.1:9000", "localhost:9000")
     assert found.log == "json"
     assert of_file(WHOLE, "agent.toml").keys() == SETTINGS.keys()
@@ -102,6 +104,7 @@ def test_the_environment_counts_more_than_the_file() -> None:
         ("[labels]\ncamera = 3", "agent.toml:1: labels: expected at most 16 texts by name"),
         ('log = "jsno"', "agent.toml:1: log: expected plain or json; got 'jsno'"),
         ("warm = 65", "agent.toml:1: warm: expected a number from 0 to 64; got 65"),
+        ('mdns = "yes"', "agent.toml:1: mdns: expected true or false; got 'yes'"),
         ('bind = "127.0.0.1:65536"', "agent.toml:1: bind: expected HOST:PORT, such as"),
         ('advertise = "127.0.0.1:99999"', "agent.toml:1: advertise: expected HOST:PORT, such as"),
         ('seeds = ["127.0.0.1:0"]', "agent.toml:1: seeds: 127.0.0.1:0: expected a port above 0"),

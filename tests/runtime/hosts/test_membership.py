@@ -224,3 +224,15 @@ def test_no_frame_whatever_it_is_breaks_a_host(data: st.DataObject) -> None:
     assert state_of(one, "me") is HostState.ALIVE
     assert one.next_due() > now - 60
     assert any(isinstance(row.host, HostInfo) for row in one.table)
+
+
+def test_a_seed_that_is_put_in_later_is_tried_and_one_that_was_taken_back_is_not() -> None:
+    one = HostMembership(ME, [], random.Random(1), 0.0)
+    assert dials(one.handle(Tick(), one.next_due())) == []
+    one.seeds["10.0.0.7:7433"] = ""
+    (dial,) = (e for e in one.handle(Tick(), one.next_due()) if isinstance(e, Dial))
+    assert dial.address == "10.0.0.7:7433"
+    del one.seeds["10.0.0.7:7433"]
+    one.handle(FrameCame(dial.number, answer_of("a")), 1.0)
+    assert one.seeds == {}
+    assert dials(one.handle(Tick(), one.next_due())) == []

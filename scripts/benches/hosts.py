@@ -35,7 +35,7 @@ def measure(settings: Settings) -> Result:
         settings.say(f"hosts: run {number + 1}")
     result = Result("hosts", ABOUT)
     add(result, "from the command until it listens", "ms", found["start"], START_MS_MAX)
-    add(result, f"resident memory, of {AGENTS} agents", "MiB", found["resident"], MEMORY_MIB_MAX)
+    add(result, "resident memory", "MiB", found["resident"], MEMORY_MIB_MAX)
     result.add("private memory", "MiB", found["private"])
     add(result, "processor time", "% of a core", found["core"], CORE_SHARE_MAX)
     if not found["resident"]:

@@ -125,6 +125,20 @@ def test_the_first_tuple_comes_before_the_exit() -> None:
     assert figures[f"{run}: first tuple"][0] <= figures[f"{run}: exit"][0]
 
 
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs /proc")
+def test_an_agent_at_rest_is_measured() -> None:
+    result = bench("hosts", "--seconds", "0.5", "--runs", "1")["hosts"]
+    assert not result["faults"]
+    figures = rows(result)
+    assert figures.keys() == {
+        "from the command until it listens",
+        "resident memory",
+        "private memory",
+        "processor time",
+    }
+    assert figures["private memory"][0] <= figures["resident memory"][0]
+
+
 def test_a_storm_is_counted_by_the_ledger_and_by_the_numbers() -> None:
     result = bench("storm", "--seconds", "1.5")["storm"]
     assert not serious(result)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import pytest
 from paho.mqtt.client import Client, MQTTMessageInfo
@@ -105,7 +106,7 @@ class Device:
         self._client.on_message = lambda _c, _u, message: self.taken.append(bytes(message.payload))
         self._client.max_queued_messages_set(0)
 
-    def __enter__(self) -> Device:
+    def __enter__(self) -> Self:
         self._client.connect(*self._where)
         self._client.loop_start()
         deadline = time.monotonic() + PATIENCE_S

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = ("protocol.md", "properties.md", "papers.md")
 
-PREFIX = r"(?:PL-[A-Z]|MM-[A-Z]|HI-[A-Z]|PL|MM|HI|PE|PF|[A-Z])"
+PREFIX = r"(?:PL-[A-Z]|MM-[A-Z]|HI-[A-Z]|EL-[A-Z]|PL|MM|HI|EL|PE|PF|[A-Z])"
 NUMBER = re.compile(rf"(?<![\w./'-])({PREFIX})(\d{{1,2}})(['a-d]?)(?![\w.]\d|,\d|\w)")
 RANGE = re.compile(rf"({PREFIX})(\d+) to (?:{PREFIX})?(\d+)")
 ROW = re.compile(rf"^\| ({PREFIX}\d+['a-d]?) \|", re.MULTILINE)

@@ -71,9 +71,8 @@ class Authority:
     def trusted(self) -> bytes:
         return pem_of(self.certificate, self.before)
 
-    def issue(self, wanted: Wanted, public: Ed25519PublicKey) -> bytes:
+    def issue(self, wanted: Wanted, public: Ed25519PublicKey, *, is_server: bool = False) -> bytes:
         """Certificates as PEM: its own, and the one that leads to the authority before."""
-        check(wanted)
         until = _now() + dt.timedelta(days=wanted.days)
         if until > self.certificate.not_valid_after_utc:
             raise AuthorityError(
@@ -85,7 +84,7 @@ class Authority:
         subject += [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, r) for r in wanted.roles]
         is_agent = AGENT in wanted.roles
         purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        purposes += [ExtendedKeyUsageOID.SERVER_AUTH] if is_agent else []
+        purposes += [ExtendedKeyUsageOID.SERVER_AUTH] if is_agent or is_server else []
         made = (
             _begun(x509.Name(subject), self.certificate.subject, public, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -230,14 +229,18 @@ def pem_of(*certificates: x509.Certificate | None) -> bytes:
     return b"".join(c.public_bytes(_PEM) for c in certificates if c is not None)
 
 
+def roles_in(certificate: x509.Certificate) -> list[str]:
+    found = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+    return [str(role.value) for role in found]
+
+
 def facts_of(chain: bytes, addresses: Sequence[str]) -> dict[str, object]:
     """Of a certificate, to show."""
     made = x509.load_pem_x509_certificate(chain)
     names = made.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    roles = made.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
     return {
         "name": names[0].value,
-        "roles": [role.value for role in roles],
+        "roles": roles_in(made),
         "addresses": [*addresses],
         "valid_from": made.not_valid_before_utc.isoformat(),
         "valid_until": made.not_valid_after_utc.isoformat(),

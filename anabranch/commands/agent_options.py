@@ -19,20 +19,29 @@ if TYPE_CHECKING:
     from anabranch.runtime.hosts.pipelines import PipelineStatus
     from anabranch.runtime.hosts.requests import AgentMessage
 
-BIND = "127.0.0.1:7433"
+PORT = 7433
+BIND = f"127.0.0.1:{PORT}"
 TLS = "anabranch.tls"
 """In the context of a command."""
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound="AgentMessage")
 
 
-def _with_port(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    from anabranch.runtime.hosts.config import ConfigError, with_port
+def with_port(port: int, *, may_be_0: bool = False) -> Callable[..., str]:
+    """For options and arguments HOST[:PORT]: with the port that is usual."""
 
-    try:
-        return with_port(value)
-    except ConfigError as error:
-        raise WrongUsage(f"{parameter.opts[0]}: {error}") from None
+    def checked(context: click.Context, parameter: click.Parameter, value: str) -> str:
+        from anabranch.runtime.hosts.config import ConfigError
+        from anabranch.runtime.hosts.config import with_port as completed
+
+        if may_be_0 and value.endswith(":0"):
+            return f"{checked(context, parameter, value[:-2]).rpartition(':')[0]}:0"
+        try:
+            return completed(value, port)
+        except ConfigError as error:
+            raise WrongUsage(f"{parameter.opts[0]}: {error}") from None
+
+    return checked
 
 
 def _keep_tls(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
@@ -71,7 +80,7 @@ def address_option(name: str) -> Callable[[F], F]:
         show_default=True,
         envvar="ANABRANCH_AT",
         metavar="HOST[:PORT]",
-        callback=_with_port,
+        callback=with_port(PORT),
         help="Where the agent listens.",
     )
     return lambda command: option(tls_option(command))

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.commands.failing import Refusal, WrongUsage, in_words
+from anabranch.commands.ca_joining import join, serve, token
+from anabranch.commands.certifying import (
+    addresses_option,
+    ca_option,
+    certifying,
+    days_option,
+    may_write,
+    replace_option,
+    roles_option,
+    tell_identity,
+)
+from anabranch.commands.failing import WrongUsage
 from anabranch.commands.shared_options import json_option
 from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
     from anabranch.authority import Authority
 
-F = TypeVar("F", bound=Callable[..., Any])
 EXAMPLES = """\b
 Examples:
   anabranch ca init
   anabranch ca issue press-1 --address 10.0.0.1 --out press-1
   anabranch ca issue ann --role operate --out ~/.config/anabranch/tls
   anabranch ca rotate
+  anabranch ca token press-4 --address 10.0.0.4 > press-4.token
+  anabranch ca serve --bind 10.0.0.9
+  anabranch ca join 10.0.0.9 --token-file press-4.token
 
 \b
 Roles: agent (of a host: takes part in the gossip), view (hosts, status, logs), submit (also submit
@@ -33,67 +43,6 @@ The key of the authority lets whoever has it do all of that: keep its folder on 
 not in the field, and a copy of it where it is safe.
 Exit code: 0 done, 1 it could not be done, 2 wrong usage.
 """
-
-
-def _ca_folder() -> str:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return str(Path(state) / "anabranch" / "ca")
-
-
-ca_option = click.option(
-    "--ca",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=_ca_folder,
-    envvar="ANABRANCH_CA",
-    metavar="DIR",
-    help="Folder of the authority; by default in ~/.local/state/anabranch.",
-)
-
-
-def days_option(default: int) -> Callable[[F], F]:
-    return click.option(
-        "--days",
-        type=click.IntRange(1, 36_500),
-        default=default,
-        show_default=True,
-        help="How long it is valid.",
-    )
-
-
-roles_option = click.option(
-    "--role",
-    "roles",
-    multiple=True,
-    metavar="ROLE",
-    help="agent, view, submit or operate; may be repeated. Without it: agent.",
-)
-addresses_option = click.option(
-    "--address",
-    "addresses",
-    multiple=True,
-    metavar="HOST",
-    help="Name or IP address where others reach an agent; may be repeated.",
-)
-
-
-@contextmanager
-def certifying() -> Iterator[None]:
-    """Tell what cannot be done, as commands do."""
-    try:
-        import cryptography  # noqa: F401
-    except ImportError:
-        raise WrongUsage(
-            "this needs the package cryptography, which is not installed: "
-            "pip install 'anabranch[hosts]'"
-        ) from None
-    from anabranch.authority import AuthorityError
-
-    try:
-        yield
-    except AuthorityError as error:
-        raise WrongUsage(str(error)) from None
-    except OSError as error:
-        raise Refusal(in_words(error)) from None
 
 
 @click.group(epilog=EXAMPLES)
@@ -202,7 +151,7 @@ holds for localhost, so that commands on its machine reach it there.
     metavar="DIR",
     help="By default NAME.",
 )
-@click.option("--replace", is_flag=True, help="Replace the key and certificate that are there.")
+@replace_option
 @days_option(365)
 @ca_option
 @json_option
@@ -233,24 +182,5 @@ def issue(
     tell_identity(folder, chain, addresses, as_json)
 
 
-def may_write(folder: Path, replace: bool) -> None:
-    from anabranch.authority import IDENTITY, is_identity
-
-    if is_identity(folder) and not replace:
-        raise WrongUsage(f"{folder / IDENTITY} is there already; --replace replaces it")
-
-
-def tell_identity(
-    folder: Path, chain: bytes, addresses: tuple[str, ...] | list[str], as_json: bool
-) -> None:
-    import msgspec
-
-    from anabranch.authority import facts_of
-
-    facts = facts_of(chain, addresses)
-    if as_json:
-        say(msgspec.json.encode({**facts, "folder": str(folder)}).decode())
-        return
-    roles = ", ".join(str(role) for role in facts["roles"])  # type: ignore[attr-defined]
-    where = f" at {', '.join(addresses)}" if addresses else ""
-    say(f"{facts['name']} ({roles}){where}, valid until {str(facts['valid_until'])[:10]}: {folder}")
+for each in (token, serve, join):
+    command.add_command(each)

@@ -222,18 +222,18 @@ def has_no_port(address: str) -> bool:
     return int(address.rpartition(":")[2]) == 0
 
 
-def with_port(text: str) -> str:
+def with_port(text: str, port: int = PORT) -> str:
     """Of an agent that is asked, the usual port if none is given. Raises `ConfigError`."""
     try:
         alone = ipaddress.ip_address(text.strip("[]"))
     except ValueError:
-        address = text if ":" in text else f"{text}:{PORT}"
+        address = text if ":" in text else f"{text}:{port}"
     else:
-        address = f"[{alone}]:{PORT}" if alone.version == 6 else f"{alone}:{PORT}"
+        address = f"[{alone}]:{port}" if alone.version == 6 else f"{alone}:{port}"
     with suppress(msgspec.ValidationError):
         if not has_no_port(msgspec.convert(address, Address)):
             return address
-    raise ConfigError(f"expected HOST[:PORT], such as {BIND}; got {text!r}")
+    raise ConfigError(f"expected HOST[:PORT], such as 127.0.0.1:{port}; got {text!r}")
 
 
 def _place(text: str, file: str, key: str) -> str:

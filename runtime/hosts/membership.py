@@ -30,7 +30,7 @@ Pure: events in, effects out (`effects`); time is an argument, chance is given.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -117,9 +117,16 @@ class HostMembership:
     """Of one host. Large because all of it is one state: what it knows, and whom it is asking."""
 
     def __init__(
-        self, me: HostInfo, seeds: Sequence[str], chance: random.Random, now: float
+        self,
+        me: HostInfo,
+        seeds: Sequence[str],
+        chance: random.Random,
+        now: float,
+        cost: Callable[[str], int] | None = None,
     ) -> None:
+        """`cost`: bytes before an exchange with an address can begin, where there are any."""
         self.me = me
+        self._cost = cost
         self.table = Table()
         self.budget = Budget(now)
         self.malformed = 0
@@ -209,16 +216,31 @@ class HostMembership:
         if self._period % RETRY_EVERY == 0 or not others:
             self._retry(now)
         if others and not (self.refused and self._period % RETRY_EVERY):
-            self._probe(self._next_of(others), now)
+            target = self._next_of(others, now)
+            if target is not None:
+                self._probe(target, now)
 
-    def _next_of(self, others: list[HostInfo]) -> HostInfo:
+    def _next_of(self, others: list[HostInfo], now: float) -> HostInfo | None:
+        """Of this round, or of the next one if this is over. If this host cannot afford to reach
+        any that is left, one that costs nothing, so that news spread; or None."""
         by_name = {host.name: host for host in others}
-        while self._order:
-            if (host := by_name.get(self._order.pop())) is not None:
+        for name in [*reversed(self._order)]:
+            host = by_name.get(name)
+            if host is None or self._affords(host, now):
+                self._order.remove(name)
+            if host is not None and name not in self._order:
                 return host
-        self._order = sorted(by_name)
-        self._chance.shuffle(self._order)
-        return by_name[self._order.pop()]
+        if not self._order:
+            self._order = sorted(by_name)
+            self._chance.shuffle(self._order)
+            if self._affords(by_name[self._order[-1]], now):
+                return by_name[self._order.pop()]
+        free = [host for host in others if self._cost is None or not self._cost(host.address)]
+        return self._chance.choice(free) if free else None
+
+    def _affords(self, host: HostInfo, now: float) -> bool:
+        cost = 0 if self._cost is None else self._cost(host.address)
+        return not cost or cost <= 2 * self.budget.room(now)
 
     def _retry(self, now: float) -> None:
         """One seed or host that is not live."""

@@ -22,6 +22,8 @@ from anabranch.runtime.hosts.host import HostInfo
 from anabranch.runtime.hosts.membership import HostMembership
 from anabranch.runtime.live.hosts.door import Door
 from anabranch.runtime.live.hosts.gossip import GOSSIP, Gossip
+from anabranch.runtime.live.hosts.lines import HANDSHAKE_BYTES, KEPT, RECORD_BYTES, Lines
+from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.sockets import take
 from anabranch.runtime.ports.transport import P
@@ -77,22 +79,32 @@ class TransportOfHost(TransportOf):
 
 
 class CountingNetwork(Network):
-    """`sent`: bytes by the name of the host whose they were, as far as they have arrived."""
+    """`sent`: bytes by the name of the host whose they were, as far as they have arrived. `tls`:
+    with those that TLS would add."""
 
-    def __init__(self, seed: str, conditions: Conditions) -> None:
+    def __init__(self, seed: str, conditions: Conditions, *, tls: bool) -> None:
         super().__init__(seed, conditions)
+        self.tls = tls
         self.sent: Counter[str] = Counter()
 
     def _note(self, end: StreamEnd, piece: bytes) -> None:
         super()._note(end, piece)
-        self.sent[end.peer.loop.name] += len(piece)
+        self.sent[end.peer.loop.name] += len(piece) + self.tls * RECORD_BYTES
+        if self.tls and KEPT in piece:
+            self.sent[end.peer.loop.name] += HANDSHAKE_BYTES
+            self.sent[end.loop.name] += HANDSHAKE_BYTES
 
 
 class WorldHosts:
-    def __init__(self, seed: int, conditions: Conditions = OVER_HOSTS) -> None:
+    """`tls`: with what certificates change for gossip: connections are kept, and cost more."""
+
+    def __init__(
+        self, seed: int, conditions: Conditions = OVER_HOSTS, *, tls: bool = False
+    ) -> None:
         self.seed = seed
+        self.tls = tls
         self.timeline = Timeline(self._rng("turns"))
-        self.network = CountingNetwork(f"{seed} network", conditions)
+        self.network = CountingNetwork(f"{seed} network", conditions, tls=tls)
         self.hosts: dict[str, WorldHost] = {}
         self.errors: list[str] = []
         self._group: dict[str, int] = {}
@@ -162,7 +174,9 @@ class WorldHosts:
             "1",
         )
         chance = self._rng(f"{host.name} {host.incarnation}")
-        membership = HostMembership(me, seeds, chance, clock.monotonic())
+        lines = Lines(None, Refusals()) if self.tls else None
+        cost = None if lines is None else lines.cost
+        membership = HostMembership(me, seeds, chance, clock.monotonic(), cost)
 
         def tell(what: Changed | Joined | NameTaken) -> None:
             host.told.append((self.timeline.now, what))
@@ -170,7 +184,7 @@ class WorldHosts:
         def keep(incarnation: int) -> None:
             host.incarnation = incarnation
 
-        gossip = host.gossip = Gossip(membership, tell, keep, lambda _: True)
+        gossip = host.gossip = Gossip(membership, tell, keep, lambda _: True, lines)
         assert host.loop is not None
         host.loop.create_task(_serve(host.address, gossip), name=host.name)
 
@@ -220,7 +234,7 @@ class WorldHosts:
 
 
 async def _serve(address: str, gossip: Gossip) -> None:
-    await Door({GOSSIP: gossip.answer}).open(address)
+    await Door({GOSSIP: gossip.answer, KEPT: gossip.answer_in_turns}).open(address)
     gossip.start()
 
 

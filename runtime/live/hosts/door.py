@@ -51,7 +51,7 @@ class Door:
         tls: TlsFolder | None = None,
     ) -> None:
         self.refusals = refusals or Refusals()
-        self._serves = serves
+        self.serves = dict(serves)
         self._tls = tls
         self._tasks: dict[FrameStream, asyncio.Task[None]] = {}
         """The oldest first."""
@@ -116,7 +116,7 @@ class Door:
         except TimeoutError:
             self.refusals.count("said nothing in time", stream.who)
             return None
-        serve = None if body is None else self._serves.get(body)
+        serve = None if body is None else self.serves.get(body)
         if serve is None and stream.has_spoken and not stream.was_aborted:
             self.refusals.count("a first frame that makes no sense", stream.who)
         return serve

@@ -1,8 +1,8 @@
 """The gossip of a host: performs what its membership wants, over the ports.
 
-Each exchange is a stream of its own. Streams, and not datagrams, because they carry tables of any
-size, show at once that nothing listens at an address, and are what TLS is made for. A host begins
-about one exchange per second, so their cost is small.
+Each exchange is a stream of its own, or, with TLS, a turn on a connection that is kept (`lines`).
+Streams, and not datagrams, because they carry tables of any size, show at once that nothing listens
+at an address, and are what TLS is made for.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from anabranch.runtime.hosts.effects import (
 from anabranch.runtime.hosts.frames import FRAME_BYTES_MAX
 from anabranch.runtime.hosts.membership import ANSWER_S, HostMembership
 from anabranch.runtime.hosts.roles import AGENT
+from anabranch.runtime.live.hosts.allowance import Allowance
+from anabranch.runtime.live.hosts.lines import COST, UNUSED_S, Lines, Turn
 from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.stream import FrameStream
-from anabranch.runtime.live.hosts.tls import TlsFolder
-from anabranch.runtime.live.hosts.tls_layer import TlsRefused
 from anabranch.runtime.ports import clock
 
 GOSSIP = b"anabranch gossip 1"
@@ -43,13 +43,16 @@ LEAVE_S = 2.0
 INCOMING_MAX = 64
 """Exchanges at a time that others have begun."""
 IDLE_S = 5.0 * ANSWER_S
+EXCHANGES_AT_ONCE, EXCHANGES_PER_S = 100, 20.0
+"""Of one host, over connections that it keeps."""
 
 Told = Changed | Joined | NameTaken
 
 
 class Gossip:
     """`tell`: is called with what people may want to know. `keep`: writes an incarnation to the
-    disk. `may_dial`: whether an address is one that this host may reach; others name addresses."""
+    disk. `may_dial`: whether an address is one that this host may reach; others name addresses.
+    `lines`: None if each exchange has a connection of its own."""
 
     def __init__(
         self,
@@ -57,17 +60,18 @@ class Gossip:
         tell: Callable[[Told], None],
         keep: Callable[[int], None],
         may_dial: Callable[[str], bool],
-        tls: TlsFolder | None = None,
+        lines: Lines | None = None,
         refusals: Refusals | None = None,
     ) -> None:
         self.membership = membership
         self.refusals = refusals or Refusals()
         self._may_dial = may_dial
-        self._tls = tls
+        self.lines = lines
+        self._exchanges = Allowance(EXCHANGES_AT_ONCE, EXCHANGES_PER_S)
         self._tell = tell
         self._keep = keep
         self._dialling: set[int] = set()
-        self._streams: dict[int, FrameStream] = {}
+        self._streams: dict[int, FrameStream | Turn] = {}
         self._incoming = itertools.count(-1, -1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -76,7 +80,7 @@ class Gossip:
     def start(self) -> None:
         self._tick()
 
-    async def answer(self, stream: FrameStream) -> None:
+    async def answer(self, stream: FrameStream | Turn) -> None:
         """Take part in an exchange that another host has begun."""
         if stream.peer is not None and not stream.peer.may(AGENT):
             self.refusals.count("gossip without the role agent", stream.who)
@@ -93,7 +97,25 @@ class Gossip:
                 await self._listen(number, stream)
         except TimeoutError:
             stream.close()
-            self._lost(number)
+        self._lost(number)
+
+    async def answer_in_turns(self, stream: FrameStream) -> None:
+        """Take part in exchanges that another host begins, one after the other."""
+        while (first := await self._next_in_turn(stream)) is not None:
+            if not self._exchanges.take(stream.who):
+                self.refusals.count("too many exchanges a second", stream.who)
+                return
+            turn = Turn(stream, first)
+            await self.answer(turn)
+            turn.close()
+            if not turn.is_settled:
+                return
+
+    async def _next_in_turn(self, stream: FrameStream) -> bytes | None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2 * UNUSED_S):
+                return await stream.receive()
+        return None
 
     async def leave(self) -> None:
         """Say so to others, and return when they have heard it, or after `LEAVE_S`."""
@@ -111,6 +133,8 @@ class Gossip:
             task.cancel()
         for stream in self._streams.values():
             stream.close()
+        if self.lines is not None:
+            self.lines.close()
 
     # -- events ----------------------------------------------------------------------------
 
@@ -154,42 +178,54 @@ class Gossip:
                 self._tell(effect)
 
     async def _exchange(self, number: int, address: str, body: bytes) -> None:
-        stream = None
-        if self._may_dial(address):
-            # Other hosts name addresses: some cannot be, for which Python has a `UnicodeError`.
-            with suppress(OSError, TimeoutError, UnicodeError):
-                async with asyncio.timeout(IDLE_S):
-                    stream = await self._dial(address)
+        stream = await self._begun(address)
         if number not in self._dialling:  # it has hung up meanwhile
-            if stream is not None:
-                stream.close()
+            await _drop(stream)
             return
         self._dialling.discard(number)
         if stream is None:
             self._handle(StreamLost(number))
             return
+        await self._hear(number, stream, body)
+        is_lost = isinstance(stream, Turn) and stream.was_kept and not stream.has_heard
+        if is_lost and number in self._streams:  # the other end may be there: dial it anew
+            again = await self._begun(address, anew=True)
+            if again is not None and number in self._streams:
+                await self._hear(number, again, body)
+            else:
+                await _drop(again)
+        self._lost(number)
+
+    async def _hear(self, number: int, stream: FrameStream | Turn, body: bytes) -> None:
         self._streams[number] = stream
-        stream.send(GOSSIP)
+        if isinstance(stream, FrameStream):
+            stream.send(GOSSIP)
         stream.send(body)
         await self._listen(number, stream)
 
-    async def _dial(self, address: str) -> FrameStream | None:
-        """None: what is there is no agent of these hosts. Raises `OSError`."""
-        try:
-            layer = None if self._tls is None else self._tls.layer(address)
-            stream = await FrameStream.dial(address, FRAME_BYTES_MAX, layer)
-        except TlsRefused as refused:
-            if not refused.by_peer:
-                self.refusals.count(f"dialled, and shown {refused.reason}", address)
+    async def _begun(self, address: str, *, anew: bool = False) -> FrameStream | Turn | None:
+        """None: nothing answers there, or what does is no agent of these hosts."""
+        if not self._may_dial(address):
             return None
-        if stream.peer is not None and not stream.peer.may(AGENT):
-            self.refusals.count("dialled, and no agent", stream.who)
-            stream.close()
-            return None
-        return stream
+        # Other hosts name addresses: some cannot be, for which Python has a `UnicodeError`.
+        with suppress(OSError, TimeoutError, UnicodeError):
+            async with asyncio.timeout(IDLE_S):
+                if self.lines is None:
+                    return await FrameStream.dial(address, FRAME_BYTES_MAX)
+                turn = await self.lines.turn(address, anew=anew)
+                if turn is None or not turn.was_kept:
+                    self.membership.budget.spend(COST)
+                return turn
+        return None
 
-    async def _listen(self, number: int, stream: FrameStream) -> None:
+    async def _listen(self, number: int, stream: FrameStream | Turn) -> None:
         name = None if stream.peer is None else stream.peer.name
         while (body := await stream.receive()) is not None:
             self._handle(FrameCame(number, body, name))
-        self._lost(number)
+
+
+async def _drop(stream: FrameStream | Turn | None) -> None:
+    if stream is not None:
+        stream.close()
+    if isinstance(stream, Turn):
+        await stream.receive()

@@ -32,6 +32,7 @@ from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.data_folder import DataFolder, open_folder
 from anabranch.runtime.live.hosts.door import Door
 from anabranch.runtime.live.hosts.gossip import GOSSIP, Gossip, Told
+from anabranch.runtime.live.hosts.lines import KEPT, Lines
 from anabranch.runtime.live.hosts.pipeline_desk import PipelineDesk, in_words
 from anabranch.runtime.live.hosts.pipelines import Pipelines
 from anabranch.runtime.live.hosts.refusals import Refusals
@@ -89,15 +90,17 @@ class HostAgent:
             parent = folder.path / "pipelines"
             self._pipelines = Pipelines(parent, config.name, self._command, config.warm, self._log)
             server = self._request_server()
-            serves = {GOSSIP: self._take_part, GREETING: server.serve}
-            door = Door(serves, self._refusals, self._tls)
-            address = await self._open(door)
-            advertised = address if config.advertise == config.bind else config.advertise
-            me = host_of(config, advertised, folder.key, folder.incarnation, self.version)
-            membership = HostMembership(me, config.seeds, clock.chance(), clock.monotonic())
-            self._gossip = Gossip(
-                membership, self._tell, self._keep, self._may_dial, self._tls, self._refusals
+            door = Door(
+                {
+                    GOSSIP: self._take_part,
+                    KEPT: self._take_part_in_turns,
+                    GREETING: server.serve,
+                },
+                self._refusals,
+                self._tls,
             )
+            address = await self._open(door)
+            self._gossip = self._gossip_at(address)
             self._take_signals()
             self._log.say(
                 "started",
@@ -119,6 +122,20 @@ class HostAgent:
                 self._log.say("left", "has left")
         finally:
             folder.close()
+
+    def _gossip_at(self, address: str) -> Gossip:
+        config, folder = self.config, self._folder
+        advertised = address if config.advertise == config.bind else config.advertise
+        me = host_of(config, advertised, folder.key, folder.incarnation, self.version)
+        lines = None if self._tls is None else Lines(self._tls, self._refusals)
+        membership = HostMembership(
+            me,
+            config.seeds,
+            clock.chance(),
+            clock.monotonic(),
+            None if lines is None else lines.cost,
+        )
+        return Gossip(membership, self._tell, self._keep, self._may_dial, lines, self._refusals)
 
     def _take_certificate(self, folder: Path) -> None:
         until = check_agent(folder, self.config.name, self.config.advertise)
@@ -182,6 +199,9 @@ class HostAgent:
 
     async def _take_part(self, stream: FrameStream) -> None:
         await self._gossip.answer(stream)
+
+    async def _take_part_in_turns(self, stream: FrameStream) -> None:
+        await self._gossip.answer_in_turns(stream)
 
     def _keep(self, incarnation: int) -> None:
         """A host that cannot keep its incarnation may say nothing more."""

@@ -91,6 +91,15 @@ class FrameStream(asyncio.Protocol):
         return self.host if self.peer is None else self.peer.name
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._over or self._transport is None or self._transport.is_closing()
+
+    @property
+    def has_unread(self) -> bool:
+        return bool(self._frames)
+
+    @property
     def has_spoken(self) -> bool:
         """Whether any bytes have come."""
         return self._spoken

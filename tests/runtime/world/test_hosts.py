@@ -65,11 +65,40 @@ def test_a_hundred_hosts_agree_after_deaths_restarts_and_a_cut_and_say_little() 
         assert world.agree(rest)
 
 
+@pytest.mark.slow
+def test_hosts_with_certificates_keep_their_connections_and_say_little() -> None:
+    """Also while they get to know each other, but for the seeds, which all others dial."""
+    with WorldHosts(11, tls=True).going_on() as world:
+        names = [f"h{n}" for n in range(30)]
+        for name in names:
+            world.start(name, SEED)
+        for _ in range(8):
+            spent = rates(world, WINDOW_S)
+            assert max(spent[name] for name in names[2:]) < BYTES_PER_S_MAX
+        assert world.agree(names)
+        before = {name: dialled(world, name) for name in names}
+        assert max(rates(world, 60.0).values()) < BYTES_PER_S_MAX / 3
+        assert {name: dialled(world, name) for name in names} == before
+        world.kill("h7")
+        world.run(KNOWN_DEAD_S)
+        assert world.agree([name for name in names if name != "h7"])
+        world.start("h7", SEED)
+        world.settle(lambda: world.agree(names), AGREE_S)
+
+
+def dialled(world: WorldHosts, name: str) -> int:
+    gossip = world.hosts[name].gossip
+    assert gossip is not None
+    assert gossip.lines is not None
+    return gossip.lines.dialled
+
+
+@pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_after_everything_heals_all_agree_on_the_live_hosts(seed: int) -> None:
+def test_after_everything_heals_all_agree_on_the_live_hosts(seed: int, tls: bool) -> None:
     """Deaths, restarts, cuts, hosts that stand still, and hosts that leave, drawn from the seed."""
     rng = random.Random(seed)
-    with WorldHosts(seed).going_on() as world:
+    with WorldHosts(seed, tls=tls).going_on() as world:
         names = started(world, rng.randint(3, 14))
         for _ in range(rng.randint(4, 12)):
             trouble(world, names, rng)

@@ -20,7 +20,7 @@ about log2(n) periods, and hosts that were cut off agree again soon after they m
   had it before they met, that of the higher incarnation keeps it, and the other one stays out
   until the name is free.
 - With certificates each host speaks as the one that it is, and of others it says only what keeps
-  them able to object (`may_say`): a false word costs them another incarnation, and no more.
+  them able to object (`hearsay`): a false word costs them another incarnation, and no more.
 - What a host says is bounded in bytes per second (`budget`), in the size of frames, and the table
   in its rows.
 
@@ -69,6 +69,7 @@ from anabranch.runtime.hosts.frames import (
     decode,
     encode,
 )
+from anabranch.runtime.hosts.hearsay import sayable
 from anabranch.runtime.hosts.host import HostInfo, HostState, HostStatement
 from anabranch.runtime.hosts.table import HostRow, Table, fitting
 
@@ -91,11 +92,6 @@ SOME = 3
 """Rows for a host that has to ask elsewhere."""
 BUSY_MAX = 3
 """A host that has been told so often that another one is busy waits eight periods on average."""
-FAR, LEAP_MAX, OWN_LEAP_MAX = 2**48, 2**16, 2**40
-"""Of incarnations with certificates: no host reaches `FAR` by itself. Beyond it, and what is known,
-another host may lift the incarnation of a third one by `LEAP_MAX`. A host objects to what is said
-of it up to `OWN_LEAP_MAX` beyond: so much more that it can always object, and so little that many
-years of false words do not use up the numbers."""
 _ANSWER_BYTES = 96
 """At least what an answer without hashes takes."""
 
@@ -351,28 +347,12 @@ class HostMembership:
                 self.false_names += 1
                 self._end(number, now)
                 return
-            frame = self._sayable(frame, peer)
+            frame, refused = sayable(frame, peer, self.table, self.me)
+            self.false_rows += refused
         if exchange is None:
             self._take_from_dialler(number, frame, now)
         else:
             self._take_from_dialled(number, exchange, frame, now)
-
-    def _sayable(self, frame: AnyFrame, peer: str) -> AnyFrame:
-        """Without what this host may not say."""
-        opinion = frame.opinion if isinstance(frame, Probe | Answer) else None
-        if opinion is not None and not _may_object(opinion.incarnation, self.me):
-            self.false_rows += 1
-            frame = msgspec.structs.replace(frame, opinion=None)
-        if not isinstance(frame, Rows | Answer):
-            return frame
-        said = frame.rows if isinstance(frame, Rows) else frame.some
-        rows = [r for r in said if may_say(peer, r, self.table.get(r.host.name), self.me)]
-        if len(rows) == len(said):
-            return frame
-        self.false_rows += len(said) - len(rows)
-        if isinstance(frame, Rows):
-            return Rows(rows, frame.wanted)
-        return msgspec.structs.replace(frame, some=rows)
 
     def _do_not_take(self, number: int, now: float) -> None:
         self.malformed += 1
@@ -589,26 +569,6 @@ class HostMembership:
     def _hang_up(self, number: int) -> None:
         self._exchanges.pop(number, None)
         self._effects.append(HangUp(number))
-
-
-def may_say(peer: str, said: HostStatement, known: HostRow | None, me: HostInfo) -> bool:
-    """Whether a host whose name is proved may state this row. Of itself it may say anything. Of
-    others it may repeat what they have said, and suspect them; what would leave them no incarnation
-    to object with, or give their name to another key while they live, it may not."""
-    host = said.host
-    if host.name == peer:
-        return True
-    if host.name == me.name:
-        return host.key == me.key and _may_object(host.incarnation, me)
-    if known is None:
-        return host.incarnation <= FAR + LEAP_MAX
-    if host.key != known.host.key and known.state.is_live:
-        return False
-    return host.incarnation <= max(known.host.incarnation, FAR) + LEAP_MAX
-
-
-def _may_object(incarnation: int, me: HostInfo) -> bool:
-    return incarnation <= max(me.incarnation, FAR) + OWN_LEAP_MAX
 
 
 def _tells(before: HostRow | None, row: HostRow) -> bool:

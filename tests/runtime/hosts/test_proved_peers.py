@@ -10,13 +10,9 @@ import pytest
 from anabranch.runtime.hosts import frames
 from anabranch.runtime.hosts.effects import FrameCame, HangUp, NameTaken, Say, Tick
 from anabranch.runtime.hosts.frames import HOSTS_MAX, Answer, Opinion, Probe, Rows
+from anabranch.runtime.hosts.hearsay import FAR, LEAP_MAX, OWN_LEAP_MAX
 from anabranch.runtime.hosts.host import HostInfo, HostState, HostStatement
-from anabranch.runtime.hosts.membership import (
-    FAR,
-    LEAP_MAX,
-    OWN_LEAP_MAX,
-    HostMembership,
-)
+from anabranch.runtime.hosts.membership import HostMembership
 from tests.runtime.hosts.test_table import host
 
 ME = host("me", key=b"m" * 8)

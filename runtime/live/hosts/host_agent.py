@@ -109,7 +109,7 @@ class HostAgent:
                 data=str(folder.path),
             )
             self._gossip.start()
-            lan = self._on_lan(me)
+            lan = self._on_lan(self._gossip.membership.me)
             try:
                 self._pipelines.resume()
                 await self._over

@@ -20,8 +20,9 @@ from anabranch.runtime.live.agent.run_journal import (
     RunRecord,
     read_records,
 )
+from anabranch.runtime.reporting.failure import RunFailed
 from anabranch.runtime.storage.extent import ExtentFile, extent_path
-from anabranch.runtime.storage.record_log import LogDamaged, framed
+from anabranch.runtime.storage.record_log import CannotSync, LogDamaged, framed
 from anabranch.runtime.storage.state_folder import StateError
 from tests.runtime.agent_runs import finish, start
 from tests.runtime.fake_instance import Endless, three_operators
@@ -172,3 +173,21 @@ def test_what_users_have_said_of_operators_is_in_the_journal_also_when_it_is_sho
     )  # fmt: skip
     written = [*snapshot(Recorded(empty, empty, empty, {}, recorded.pinned), 0.0)]
     assert Pinned(operator="a", instances=4) in written
+
+
+def test_a_run_that_finds_a_bad_disk_when_it_is_resumed_does_not_start_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start(three_operators(Endless()), state=tmp_path)
+    run.stop()
+
+    def unknown(*_: object) -> None:
+        raise CannotSync("what is on the disk now is unknown: Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunJournal, "replace", unknown)
+        with pytest.raises(RunFailed, match=r"did not start: cannot begin in .*Input/output"):
+            start(three_operators(Endless()), state=tmp_path, resume=True)
+    run = start(three_operators(Endless()), state=tmp_path, resume=True)
+    run.end_input()
+    assert finish(run).ok

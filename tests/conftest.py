@@ -32,8 +32,11 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any machine")
 
-# Every JVM of these tests ends within a minute or two: too soon for what its second compiler costs.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Every JVM of these tests ends within a minute or two: too soon for what its second compiler costs,
+# and what it costs to verify the classes of Spark.
+_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_FAST} {_UNVERIFIED}")
 
 # In the background of a script, in some CI and under `nohup`, signals are ignored, and would be so
 # in the processes that tests start and interrupt.

@@ -55,6 +55,15 @@ class InstancesUnderTest:
         self._order(leaver, "leave", 1)
         self._changed(operator, before, f"{operator}.{instance} to leave")
 
+    def relocate(self, operator: str, instance: int = 0) -> int:
+        """Let a new instance take the place of one, as on another host: it gets its keys, and the
+        old one leaves. Returns the number of the new one."""
+        leaver = self._instance(operator, instance)
+        before = self.instances(operator)
+        self._order(leaver, "relocate", 1)
+        (new,) = self._changed(operator, before, f"{operator}.{instance} to relocate")
+        return new
+
     def crash(self, operator: str, instance: int = 0) -> None:
         """Kill the process of an instance, as `kill -9` does. Another one goes on in its place:
         what was not committed is done again."""

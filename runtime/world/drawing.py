@@ -4,6 +4,7 @@ seed can be read."""
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
@@ -58,6 +59,8 @@ ORDERED_SHARE = 0.3
 """Of those rows: one instance sends to the first of the two."""
 NEAR_SHARE = 0.5
 """Of the pipelines with windows: they follow the source at once."""
+RELOCATIONS_SHARE = 0.3
+"""Of the worlds with decisions."""
 LEAVERS_SHARE = 0.1
 """Of the graphs: there, instances of an operator come and leave all the time, while the one behind
 it has a long queue and dies again and again."""
@@ -364,10 +367,10 @@ class _TrialDrawing:
         if self.restless:
             times = sorted(rng.uniform(0.0, until_s) for _ in range(max(self.bounds.decisions)))
             return [f"{at_s:.4f} {self.of_leavers.choice(self.restless)}" for at_s in times]
-        found = []
+        found = self._relocations(among, first_s, last_s)
         if scene.keyed and self.chance(0.5):  # key groups move all the time
             among, actions = scene.keyed, ["move", "duplicate"]
-            found = [f"0.0100 {operator} duplicate" for operator in among]
+            found += [f"0.0100 {operator} duplicate" for operator in among]
         for _ in range(rng.choice(self.bounds.decisions)):
             operator = rng.choice(among)
             moves = ["move"] * 3 if operator in scene.keyed else []
@@ -376,6 +379,14 @@ class _TrialDrawing:
             number = " 2" if action == "duplicate" and self.chance(0.2) else ""
             found.append(f"{at_s:.4f} {operator} {action}{number}")
         return found
+
+    def _relocations(self, among: Sequence[str], first_s: float, last_s: float) -> list[str]:
+        """In some worlds, in the same moments as the other decisions."""
+        rng = random.Random(f"{self.seed} relocations")
+        if rng.random() >= RELOCATIONS_SHARE:
+            return []
+        times = [max(0.0, rng.uniform(first_s, last_s)) for _ in range(rng.choice((1, 3, 8)))]
+        return [f"{at_s:.4f} {rng.choice(among)} relocate" for at_s in times]
 
 
 # -- what worlds of every kind draw ---------------------------------------------------------------

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 
 from anabranch.protocol import invariants
 from anabranch.protocol.core import Core
-from anabranch.protocol.effects import Conclude, Effect, Terminate, Veto
-from anabranch.protocol.events import BatchReady, BatchReceived, Event
+from anabranch.protocol.effects import Conclude, Effect, SendMessage, Terminate, Veto
+from anabranch.protocol.events import BatchReady, BatchReceived, ChildrenReady, Event
 from anabranch.protocol.ids import InstanceId, Topology
+from anabranch.protocol.messages import Start
 from anabranch.protocol.ownership import groups_of
+from anabranch.protocol.rules.leave import is_leaving
 from anabranch.protocol.states import (
     Active,
     ClosingIn,
@@ -85,6 +87,10 @@ class Observer:
         self._processes: dict[InstanceId, WorldProcess] = {}
         self._begun: set[InstanceId] = set()
         """Those that have been active."""
+        self._started: set[InstanceId] = set()
+        """To which START was sent."""
+        self._replaced: set[InstanceId] = set()
+        """Whose place a newcomer takes."""
 
     @contextmanager
     def observing(self) -> Iterator[None]:
@@ -124,6 +130,11 @@ class Observer:
         for effect in done:
             if isinstance(effect, Conclude | Veto):
                 self.done["veto" if isinstance(effect, Veto) else effect.outcome] += 1
+            if isinstance(effect, SendMessage) and isinstance(effect.message, Start):
+                self._started.add(effect.to)
+        if isinstance(event, ChildrenReady) and is_leaving(core.state):
+            self._replaced.add(me)
+            self.done["relocated"] += 1
         if self.written:
             self._write(core, process.loop.timeline.now, event, before, done, cause)
         if core.state is before and me in self._states and self._processes[me] is process:
@@ -156,12 +167,13 @@ class Observer:
         if scale is None:
             return
         siblings = {x: s for x, s in self._states.items() if x.operator == me.operator}
-        active = sum(isinstance(s, Active) for s in siblings.values())
+        active = sum(isinstance(s, Active) and x not in self._replaced for x, s in siblings.items())
+        coming = {x for x in self._started - self._begun if x.operator == me.operator}
         stay = sum(stays(s, has_begun=x in self._begun) for x, s in siblings.items())
         leaves = isinstance(before, Active) and isinstance(state, ClosingIn | Draining | ClosingOut)
         ends = any(map(is_finished, siblings.values()))
-        if leaves and not ends and stay < scale.min_instances:
-            yield f"B1: {me} leaves, and only {stay} of {scale.min_instances} stay"
+        if leaves and not ends and stay + len(coming) < scale.min_instances:
+            yield f"B1: {me} leaves, and only {stay + len(coming)} of {scale.min_instances} stay"
         if isinstance(state, Active) and active > scale.max_instances:
             yield f"B2: {me.operator} has {active} instances, {scale.max_instances} at most"
 

@@ -255,6 +255,7 @@ def _happened(world: World, report: Report | None) -> Counter[str]:
     found = Counter(world.troubles.done)
     found["moves"] = world.observer.done["moved"]
     found["hand-overs"] = world.observer.done["handed_over"]
+    found["relocations"] = world.observer.done["relocated"]
     found["vetoes"] = world.observer.done["veto"]
     faults = world.disk_faults
     if isinstance(faults, ByChance):

@@ -271,6 +271,23 @@ def test_instances_of_any_operator_join_and_leave_and_no_count_is_lost() -> None
     assert testing.by_key(h.results("out")) == {w: [(w, n) for n in (1, 2, 3)] for w in "abcd"}
 
 
+def test_a_new_instance_takes_the_place_of_one_that_relocates() -> None:
+    with testing.harness(counting(groups=16), instances={"count": 2}) as h:
+        h.send("lines", "a b c d")
+        before = {word: h.owner("count", word) for word in "abcd"}
+        assert h.relocate("count") == 2  # the keeper
+        assert h.relocate("count", 1) == 3
+        assert h.relocate("split") == 1
+        assert (h.instances("count"), h.instances("split")) == ([2, 3], [1])
+        assert {word: h.owner("count", word) - 2 for word in "abcd"} == before
+        h.crash("count", 3)
+        h.send("lines", "a b c d")
+        assert [h.state("count", word) for word in "abcd"] == [2] * 4
+        with pytest.raises(PipelineError, match="no instance 1: expected one of 2, 3"):
+            h.relocate("count", 1)
+    assert testing.by_key(h.results("out")) == {w: [(w, n) for n in (1, 2)] for w in "abcd"}
+
+
 def test_an_instance_that_is_killed_goes_on_with_its_counts() -> None:
     with testing.harness(counting(), instances={"count": 2}) as h:
         for n in range(1, 4):

@@ -97,7 +97,7 @@ class Dispatcher:
             case msg.MayLeave():
                 self._messenger.send(member.id, self._roster.may_leave(member))
             case msg.StaysAfterAll():
-                self._roster.let_go(member, False)
+                self._roster.relocate(member, False)
             case msg.Delayed():
                 self._starter.note_delayed(member.text)
             case msg.Waits():
@@ -112,8 +112,9 @@ class Dispatcher:
                 self._reports.end(member, message)
             case msg.Suspect(peer=peer):
                 self._watchdog.hear(id_from_wire(peer))
-            case msg.Resumed(children=children, leaving=leaving):
+            case msg.Resumed(children=children, leaving=leaving, goes=goes):
                 self._spawner.keep_only(member, frozenset(map(id_from_wire, children)))
+                member.relocates = member.relocates and goes
                 self._roster.let_go(member, leaving)
             case msg.Failed():
                 self._reports.fail(member, message)

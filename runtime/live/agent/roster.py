@@ -77,6 +77,8 @@ class Member:
     """What its creator's policy passes on to it."""
     leaving: bool = False
     """It may leave, and its siblings are counted without it."""
+    relocates: bool = False
+    """A newcomer is to take its place, which is counted for both."""
     finished: bool = False
     """It has ended because its input did, and not before."""
     told_to_leave: bool = False
@@ -131,7 +133,7 @@ class Roster:
         operator = self._operators[creator.operator]
         if not operator.can_scale:
             return [], f"operator {operator.name!r} cannot have several instances"
-        living = len(self.living(operator.name))
+        living = sum(not member.relocates for member in self.living(operator.name))
         granted, reason = places(n, living, operator.name, operator.scale)
         ids = [self._new_id(operator.name, creator.number) for _ in range(granted)]
         return [self._add(i, False, heritage) for i in ids], reason
@@ -144,6 +146,12 @@ class Roster:
         granted, reason = leaves(staying, operator.name, operator.scale)
         self.let_go(member, granted)
         return LeaveAnswer(granted=granted, reason=reason)
+
+    def relocate(self, member: Member, goes: bool) -> None:
+        """It asks for a newcomer in its place, and goes when that has begun; or it stays. While
+        both are there, neither bound counts it."""
+        member.relocates = goes
+        self.let_go(member, goes)
 
     def let_go(self, member: Member, leaving: bool) -> None:
         if member.leaving is not leaving:

@@ -32,7 +32,7 @@ async def follow(
             run_events.note(decision.operator, EventKind.SKIPPED, skipped)
             continue
         member.told_to_leave |= decision.action == "leave"
-        messenger.send(member.id, Decide(action=decision.action, n=decision.n))
+        messenger.send(member.id, Decide(action=decision.action, n=decision.n, host=decision.host))
 
 
 def choose(decision: Scripted, active: list[Member], rng: random.Random) -> Member | None:

@@ -37,6 +37,8 @@ class Spawner:
     def begin(self, creator: Member, request: Spawn) -> None:
         """Places are taken at once, so that siblings which ask together do not exceed the limit."""
         n = max(0, min(request.n, CHILDREN_MAX))
+        if request.relocates:
+            self._roster.relocate(creator, True)
         children, reason = self._roster.reserve(creator.id, n, request.heritage)
         if children and reason:
             told = f"{reason}: {len(children)} of {n} are started"
@@ -78,6 +80,8 @@ class Spawner:
             for child in ready:
                 self.end_unused(child)
             return
+        if not ready and creator.relocates:
+            self._roster.relocate(creator, False)
         for child in ready:
             self._roster.listen(child)
         reason = next((error for error in errors if error is not None), reason)

@@ -88,9 +88,12 @@ class AgentClient:
             return
         self.send(EventNote(t=t, event=event, detail=detail, label=label))
 
-    def ask_for_children(self, n: int, heritage: dict[str, float]) -> None:
+    def ask_for_children(
+        self, n: int, heritage: dict[str, float], *, relocates: bool, host: str
+    ) -> None:
         self._request += 1
-        self.send(Spawn(request=self._request, n=n, heritage=heritage))
+        number = self._request
+        self.send(Spawn(request=number, n=n, heritage=heritage, relocates=relocates, host=host))
 
     async def claim(self) -> Split | None:
         """The next split to read; None when the input has ended.

@@ -44,6 +44,8 @@ class Departure:
         self._new_owner: int | None = None
         self._may = False
         """Whether the agent counts on its leave."""
+        self.gives_back = False
+        """Whether it is about to say that it stays after all."""
 
     def decide(self, new_owner: int | None = None) -> None:
         """The policy, or a script, has decided that it leaves."""
@@ -62,6 +64,10 @@ class Departure:
         self._leave(self._new_owner)
         self.look()
 
+    def note(self) -> None:
+        """It may have begun to relocate, of which the agent knows (`Spawn`)."""
+        self._may = self._may or (self._is_asked and is_leaving(self._membership.state))
+
     def resume(self) -> bool:
         """Whether an earlier incarnation was about to leave: then it was let go."""
         self._may = self._is_asked and is_leaving(self._membership.state)
@@ -70,10 +76,11 @@ class Departure:
     def look(self) -> None:
         """An operation is over, or the core has vetoed."""
         if self._may and not is_leaving(self._membership.state):
-            self._may = False
+            self._may, self.gives_back = False, True
             self._lifetime.spawn(self._give_back(), "departure")
 
     async def _give_back(self) -> None:
         if self._commits is not None:
             await self._commits.committed()
         self._agent_client.send(StaysAfterAll())
+        self.gives_back = False

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Assignment, Group
+from anabranch.protocol.rules.leave import is_leaving
 from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.instance import group_choices
 from anabranch.runtime.live.instance.agent_client import AgentClient
@@ -65,9 +66,10 @@ class Orders:
         owned = group_choices.founding_groups(pipeline, self._profile.me, siblings)
         self._membership.feed(events.Founded(succs, preds, keeper, routes, owned))
 
-    def decide(self, action: str, n: int) -> None:
+    def decide(self, action: str, n: int, host: str = "") -> None:
         """A scripted decision."""
-        self._agent_client.note(EventKind.DECIDED, f"told to {action}")
+        where = f" to {host}" if host else ""
+        self._agent_client.note(EventKind.DECIDED, f"told to {action}{where}")
         match action:
             case "duplicate":
                 self._membership.feed(events.DuplicateDecided(n))
@@ -75,6 +77,11 @@ class Orders:
                 self.departure.decide()
             case "move":
                 self.move()
+            case "relocate" if self.departure.gives_back:
+                self._agent_client.note(EventKind.VETO, "the agent still counts on its last leave")
+            case "relocate":
+                self._membership.feed(events.RelocateDecided(host))
+                self.departure.note()
             case "hand_over":
                 alone = self._siblings.count <= 1  # no sibling is known: to a fresh instance
                 self._membership.feed(
@@ -87,7 +94,8 @@ class Orders:
         """The processes asked for are there; each gets its share of the key groups."""
         self.announced.extend(sorted(children))
         moved: Assignment = ()
-        if owned := self._membership.owned():
+        owned = self._membership.owned()
+        if owned and not is_leaving(self._membership.state):  # else the core gives all of them
             scale = self._profile.operator.scale
             moved = group_choices.dealt(owned, self._pump.groups.heat(), children, scale)
         self._membership.feed(events.ChildrenReady(children, moved))

@@ -12,6 +12,7 @@ from anabranch.protocol.core import Core
 from anabranch.protocol.effects import Effect
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import Message
+from anabranch.protocol.rules.leave import is_leaving
 from anabranch.runtime.live.instance.agent_client import AgentClient
 from anabranch.runtime.live.instance.lifetime import Lifetime
 from anabranch.runtime.live.instance.pumps import Pump
@@ -60,8 +61,10 @@ class Performer:
                 path.await_drained()
             case effects.StopIntake():
                 pump.stop()
-            case effects.SpawnInstances(n=n):
-                self._agent_client.ask_for_children(n, self._heritage(n))
+            case effects.SpawnInstances(n=n, host=host):
+                relocates = is_leaving(self._core.state)
+                heritage = self._heritage(n - relocates)
+                self._agent_client.ask_for_children(n, heritage, relocates=relocates, host=host)
             case effects.ChangeRole(keeper=keeper):
                 note(EventKind.KEEPER if keeper else EventKind.NO_KEEPER)
             case effects.Conclude(outcome=outcome, new=new):

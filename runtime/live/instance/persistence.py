@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from anabranch.protocol import events
+from anabranch.protocol.rules.leave import is_leaving
 from anabranch.runtime.keyed.watermarks import RESTORED
 from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.commit.recovery import Past
@@ -152,7 +153,8 @@ class Persistence:
         path.resuming = False
         children = [id_to_wire(c) for c in self._orders.announced]
         leaving = self._orders.departure.resume()
-        self._agent_client.send(Resumed(children=children, leaving=leaving))
+        goes = is_leaving(self._membership.state)
+        self._agent_client.send(Resumed(children=children, leaving=leaving, goes=goes))
         self._pump.tell_again()
         self._tell_status()
         self._begin()

@@ -119,10 +119,12 @@ class Splits(Message, frozen=True, kw_only=True, tag="splits"):
 
 
 class Decide(Message, frozen=True, kw_only=True, tag="decide"):
-    """A scripted decision: `duplicate`, `leave`, `hand_over` or `move`."""
+    """A scripted decision: `duplicate`, `leave`, `hand_over`, `move` or `relocate`. `host`: to
+    which; empty: to any."""
 
     action: str
     n: int = 1
+    host: str = ""
 
 
 class Order(Message, frozen=True, kw_only=True, tag="order"):
@@ -179,9 +181,13 @@ class Ready(Message, frozen=True, kw_only=True, tag="ready"):
 
 
 class Spawn(Message, frozen=True, kw_only=True, tag="spawn"):
+    """`relocates`: for one that takes its own place, on this `host`; empty: on any."""
+
     request: int
     n: int
     heritage: dict[str, float] = {}
+    relocates: bool = False
+    host: str = ""
 
 
 class Discard(Message, frozen=True, kw_only=True, tag="discard"):
@@ -250,10 +256,11 @@ class Suspect(Message, frozen=True, kw_only=True, tag="suspect"):
 class Resumed(Message, frozen=True, kw_only=True, tag="resumed"):
     """A later incarnation has restored itself. `children`: those of its children that its
     neighbours know or that it still waits for; the agent ends all others that only listen.
-    `leaving`: the agent has allowed it to leave, and it is about to."""
+    `leaving`: the agent counts on its leave, and it is about to. `goes`: it is about to leave."""
 
     children: list[WireId]
     leaving: bool = False
+    goes: bool = False
 
 
 class Failed(Message, frozen=True, kw_only=True, tag="failed"):

@@ -284,7 +284,7 @@ def _wire(agent_client: AgentClient, instance: Instance) -> None:
             agent_client.note(EventKind.SPAWN_FAILED, answer.reason)
 
     def decide(decision: Decide) -> None:
-        instance.orders.decide(decision.action, decision.n)
+        instance.orders.decide(decision.action, decision.n, decision.host)
 
     def order(order: Order) -> None:
         instance.scaling.ordered(order.act, insists=order.insists)

@@ -28,11 +28,15 @@ def test_statements_become_decisions_in_order_of_time() -> None:
     1.5 split duplicate 2
 
     3 clean hand_over
+    4 split relocate
+    5 split relocate press-2
     """
     assert decisions(text) == [
         Scripted(1.5, "split", "duplicate", 2),
         Scripted(2.0, "clean", "leave"),
         Scripted(3.0, "clean", "hand_over"),
+        Scripted(4.0, "split", "relocate"),
+        Scripted(5.0, "split", "relocate", host="press-2"),
     ]
 
 
@@ -94,6 +98,15 @@ def test_an_unknown_operator_is_reported_before_anything_runs() -> None:
     script = parse_script("1 split leave\n2 claen leave")
     with pytest.raises(ScriptError, match=r"line 2: no operator 'claen'.*did you mean 'clean'\?"):
         script.decisions(OPERATORS)
+
+
+@pytest.mark.parametrize("action", ["duplicate", "relocate"])
+def test_an_operator_that_must_stay_at_one_instance_gets_no_second_one(action: str) -> None:
+    bound = {"clean": "it keeps an order"}
+    with pytest.raises(ScriptError, match=r"'clean' must stay at one instance; it keeps an order"):
+        parse_script(f"1 clean {action}").decisions(OPERATORS, bound)
+    made = parse_script(f"1 * {action}").decisions(OPERATORS, bound)
+    assert [d.operator for d in made] == ["count", "split"]
 
 
 def test_a_script_comes_from_a_file_or_from_the_command_line(tmp_path: Path) -> None:

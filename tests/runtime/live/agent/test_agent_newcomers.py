@@ -49,6 +49,25 @@ def answers(report: Report) -> list[str]:
     return [e.detail for e in report.events if e.label == "answer"]
 
 
+def test_a_relocation_that_gets_no_newcomer_is_over_for_the_agent_too() -> None:
+    """At its bound, an operator may have one more for a moment; later it may not."""
+
+    def ask(me: Fake) -> None:
+        if me.assign.bootstrap is None:
+            return
+        me.status()
+        for relocates, n in ((True, 1), (True, 0), (False, 1)):
+            me.say(msg.Spawn(request=7, n=n, relocates=relocates))
+            answer = me.expect(msg.Spawned)
+            me.note("answer", f"{len(answer.children)}|{answer.reason}")
+            me.say(msg.Discard(children=[child for child, _ in answer.children]))
+        me.obey(answer)
+
+    fake.BEHAVIOUR["work"] = ask
+    report = finish(start(three_operators(max_instances=1)))
+    assert answers(report) == ["1|", "0|", "0|at most 1 instances of work"]
+
+
 def test_newcomers_are_ready_before_their_creator_hears_of_them() -> None:
     fake.BEHAVIOUR["work"] = asks(2)
     run = start(three_operators(Endless()))

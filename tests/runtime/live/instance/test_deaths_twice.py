@@ -61,7 +61,7 @@ async def test_a_newcomer_that_dies_and_hears_of_the_end_before_it_begins_ends(
     network.kill(child)
     await network.revive(child)
     network.instances[child].pump.end_input()
-    creator.agent_client.ask_for_children = lambda n, heritage: None  # type: ignore[method-assign]
+    creator.agent_client.ask_for_children = lambda *_, **__: None  # type: ignore[method-assign]
     creator.membership.feed(events.DuplicateDecided(1))
     creator.neighbourhood.learn({child: network._addresses[child]})
     creator.orders.children_ready(frozenset({child}))

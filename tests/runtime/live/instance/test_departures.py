@@ -126,3 +126,25 @@ async def test_who_was_let_go_is_counted_out_by_the_agent_of_a_resumed_run_too()
     assert not any(grants(resumed, second) for resumed in rosters_of(log))
     roster.let_go(third, False)  # what its next incarnation says
     assert all(grants(resumed, second) for resumed in rosters_of(log))
+
+
+@in_virtual_time
+async def test_one_that_relocates_and_the_one_in_its_place_are_counted_once() -> None:
+    pipeline = ab.Pipeline("bounded")
+    numbers = pipeline.source("numbers", ab.generate(lambda i: i, rate=1, count=1))
+    scale = ab.Scale(min_instances=2, max_instances=2)
+    numbers.map("work", lambda n: n, scale=scale).sink("out", ab.discard())
+    roster = Roster(pipeline, lambda record: None)
+    first, second = roster.found(pipeline.operators[OperatorName("work")])
+    for member in (first, second):
+        roster.activate(member)
+    assert roster.reserve(first.id, 1, {})[0] == []
+    roster.relocate(first, True)
+    (child,), reason = roster.reserve(first.id, 1, {})
+    assert reason == ""
+    assert roster.reserve(second.id, 1, {})[0] == []
+    roster.activate(child)
+    assert not roster.may_leave(second).granted  # only the newcomer stays for certain
+    roster.relocate(first, False)  # it stays after all
+    assert roster.reserve(second.id, 1, {})[0] == []
+    assert roster.may_leave(second).granted

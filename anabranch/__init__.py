@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.pipeline.graph import Pipeline, Stream
 from anabranch.runtime.plan.operator import Retry, Step
+from anabranch.runtime.plan.place import near, on
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.steps import filter, flat_map, map
@@ -154,6 +155,8 @@ __all__ = [
     "map",
     "mean",
     "mqtt",
+    "near",
+    "on",
     "parquet",
     "policies",
     "run",

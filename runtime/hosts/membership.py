@@ -71,6 +71,7 @@ from anabranch.runtime.hosts.frames import (
 )
 from anabranch.runtime.hosts.hearsay import sayable
 from anabranch.runtime.hosts.host import HostInfo, HostState, HostStatement
+from anabranch.runtime.hosts.latency import Latencies
 from anabranch.runtime.hosts.table import HostRow, Table, fitting
 
 PERIOD_S = 1.0
@@ -102,6 +103,7 @@ class Exchange:
     exchange whose other end wants the outcome. `asks`: the host that is tried by another one."""
 
     address: str
+    begun: float
     deadline: float
     target: HostInfo | None = None
     helps: int | None = None
@@ -125,6 +127,7 @@ class HostMembership:
         self._cost = cost
         self.table = Table()
         self.budget = Budget(now)
+        self.latencies = Latencies()
         self.malformed = 0
         """Frames that were none."""
         self.false_names = 0
@@ -276,7 +279,7 @@ class HostMembership:
         asks: HostInfo | None = None,
     ) -> None:
         self._count += 1
-        self._exchanges[self._count] = Exchange(address, now + wait_s, target, helps, asks)
+        self._exchanges[self._count] = Exchange(address, now, now + wait_s, target, helps, asks)
         self._effects.append(Dial(self._count, address, self._spent(frame)))
 
     def _over(self, exchange: Exchange, now: float) -> None:
@@ -473,6 +476,8 @@ class HostMembership:
             return
         if target is None and exchange.address in self.seeds:  # it may have been taken back
             self.seeds[exchange.address] = answer.name
+        if target is not None:
+            self.latencies.note(target.name, now - exchange.begun)
         self._has_answered(answer.name)
         if answer.key == self.me.key:  # a seed may be this host, by another address
             self._hang_up(number)
@@ -545,6 +550,7 @@ class HostMembership:
             self._dead_at.pop(name, None)
         if not row.state.is_live:
             self._trials.pop(name, None)
+            self.latencies.forget(name)
         if name != self.me.name and _tells(before, row):
             was = None if before is None else before.state
             self._effects.append(Changed(row.host, was, row.state))

@@ -15,6 +15,7 @@ from anabranch.protocol.ids import OperatorName, Topology
 from anabranch.runtime.pipeline import order
 from anabranch.runtime.pipeline.names import check_name
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.plan.place import Place
 from anabranch.runtime.plan.spec import EventTime
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError, check_number, no_function
@@ -124,6 +125,8 @@ class Definition:
                     f"operator {operator.name!r} of pipeline {self.name!r} leads nowhere: "
                     "its results would be lost; end it with .sink(name, ...)"
                 )
+            for other in operator.place.near:
+                self._check_near(operator.name, other)
             _ = operator.instances_at_start  # its policy may raise an error
         if refused := order.refusal(self.operators):
             raise PipelineError(f"pipeline {self.name!r}: {refused}")
@@ -153,6 +156,13 @@ class Definition:
         way = hint(operator, self.operators)
         raise PipelineError(f"pipeline {self.name!r} has no operator {operator!r}; {way}")
 
+    def _check_near(self, operator: str, other: str) -> None:
+        if other == operator:
+            raise PipelineError(f"operator {operator!r}: near: it cannot be near itself")
+        if other not in self.operators:
+            way = hint(other, [name for name in self.operators if name != operator])
+            raise PipelineError(f"operator {operator!r}: near: no operator {other!r}; {way}")
+
     def checked(self, operator: Operator) -> Operator:
         """The operator, if it is valid by itself. Raises `PipelineError`."""
         check_operator(operator)
@@ -179,6 +189,11 @@ def check_operator(operator: Operator) -> None:
     if operator.scale is not None and not isinstance(operator.scale, Scale):
         raise PipelineError(
             f"operator {operator.name!r}: scale must be ab.Scale(...), got {operator.scale!r}"
+        )
+    if not isinstance(operator.place, Place):
+        raise PipelineError(
+            f"operator {operator.name!r}: place must be ab.on(...) or ab.near(...), "
+            f"got {operator.place!r}"
         )
     check_number(f"operator {operator.name!r}: in_flight", operator.in_flight, whole=True)
     if operator.in_flight < 1:

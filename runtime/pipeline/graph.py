@@ -15,6 +15,7 @@ from anabranch.runtime.pipeline.definition import Definition, check_timing
 from anabranch.runtime.pipeline.names import check_name, names_first
 from anabranch.runtime.plan.ends import Sink, Source
 from anabranch.runtime.plan.operator import Operator, Retry, Step, StepKind, as_retry, step
+from anabranch.runtime.plan.place import ANYWHERE, Place
 from anabranch.runtime.plan.spec import EventTime, Keyed, KeyedEdge, LateRule
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError
@@ -47,14 +48,16 @@ class Pipeline(Definition):
     missing: a run says so before it starts.
     """
 
-    def source(self, name: str, source: Source, *, scale: Scale | None = None) -> Stream:
+    def source(
+        self, name: str, source: Source, *, scale: Scale | None = None, place: Place = ANYWHERE
+    ) -> Stream:
         """Where tuples come from. Raises `PipelineError` if `source` cannot be split to scale."""
         if not isinstance(source, Source):
             raise PipelineError(
                 f"source {name!r}: expected a source such as ab.files('texts/*.txt'), "
                 f"got {source!r}"
             )
-        return self.add(Operator(OperatorName(name), (), source=source, scale=scale))
+        return self.add(Operator(OperatorName(name), (), source=source, scale=scale, place=place))
 
     def merge(self, *streams: Stream) -> Stream:
         """One stream of the tuples of all; the next operator has them all as predecessors.
@@ -98,8 +101,8 @@ class Stream:
     def map(self, name: str, fn: Callable[..., Any], **options: Any) -> Stream:
         """One result per tuple. With `batch=True` `fn` gets a list and returns one as long.
 
-        Options of all operators: `batch`, `scale` (`Scale`), `retry` (`Retry` or attempts),
-        `in_flight` (open calls of an async function, default 16).
+        Options of all operators: `batch`, `scale` (`Scale`), `place` (`ab.on`, `ab.near`), `retry`
+        (`Retry` or attempts), `in_flight` (open calls of an async function, default 16).
         """
         return self._step("map", name, fn, **options)
 
@@ -116,6 +119,7 @@ class Stream:
         name: str,
         *steps: Step,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
         in_flight: int = 16,
     ) -> Stream:
@@ -129,18 +133,23 @@ class Stream:
             self.operators,
             steps=steps,
             scale=scale,
+            place=place,
             retry=as_retry(retry),
             in_flight=in_flight,
         )
         return self.pipeline.add(operator)
 
-    def sink(self, name: str, sink: Sink, *, scale: Scale | None = None) -> None:
+    def sink(
+        self, name: str, sink: Sink, *, scale: Scale | None = None, place: Place = ANYWHERE
+    ) -> None:
         """Where tuples go. A stream may have several sinks: each gets every tuple."""
         if not isinstance(sink, Sink):
             raise PipelineError(
                 f"sink {name!r}: expected a sink such as ab.jsonl('out.jsonl'), got {sink!r}"
             )
-        self.pipeline.add(Operator(OperatorName(name), self.operators, sink=sink, scale=scale))
+        self.pipeline.add(
+            Operator(OperatorName(name), self.operators, sink=sink, scale=scale, place=place)
+        )
 
     def merge(self, *others: Stream) -> Stream:
         return self.pipeline.merge(self, *others)
@@ -192,11 +201,12 @@ class Stream:
         *,
         batch: bool = False,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
         in_flight: int = 16,
     ) -> Stream:
         one = step(kind, fn, name, batch)
-        return self.fuse(name, one, scale=scale, retry=retry, in_flight=in_flight)
+        return self.fuse(name, one, scale=scale, place=place, retry=retry, in_flight=in_flight)
 
 
 @names_first
@@ -226,6 +236,7 @@ class KeyedStream:
         fn: Callable[[Any, Any], Any],
         *,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """`state = fn(state, tuple)` for each key; (key, state) goes on with every tuple.
@@ -236,7 +247,7 @@ class KeyedStream:
         from anabranch.runtime.pipeline import keyed_operators
 
         keyed = keyed_operators.folding(name, initial, fn)
-        return self.operator(name, keyed, scale=scale, retry=retry)
+        return self.operator(name, keyed, scale=scale, place=place, retry=retry)
 
     def reduce(
         self,
@@ -244,6 +255,7 @@ class KeyedStream:
         fn: Callable[[Any, Any], Any],
         *,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """`value = fn(value, tuple)` for each key, whose first tuple is its first value;
@@ -251,7 +263,7 @@ class KeyedStream:
         from anabranch.runtime.pipeline import keyed_operators
 
         keyed = keyed_operators.reducing(name, fn)
-        return self.operator(name, keyed, scale=scale, retry=retry)
+        return self.operator(name, keyed, scale=scale, place=place, retry=retry)
 
     def process(
         self,
@@ -260,6 +272,7 @@ class KeyedStream:
         *,
         state: Callable[[], Any] | Mapping[str, Callable[[], Any]],
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """`fn(key, state, tuple)`, or with a fourth argument for the time, gives any number of
@@ -275,9 +288,11 @@ class KeyedStream:
         from anabranch.runtime.pipeline import keyed_operators
 
         keyed = keyed_operators.processing(name, fn, state)
-        return self.operator(name, keyed, scale=scale, retry=retry)
+        return self.operator(name, keyed, scale=scale, place=place, retry=retry)
 
-    def sink(self, name: str, sink: Sink, *, scale: Scale | None = None) -> None:
+    def sink(
+        self, name: str, sink: Sink, *, scale: Scale | None = None, place: Place = ANYWHERE
+    ) -> None:
         """Where tuples go, those of one key to one instance and in their order."""
         if not isinstance(sink, Sink):
             raise PipelineError(
@@ -285,7 +300,7 @@ class KeyedStream:
             )
         from anabranch.runtime.pipeline import keyed_operators
 
-        self.operator(name, keyed_operators.passing(), sink=sink, scale=scale)
+        self.operator(name, keyed_operators.passing(), sink=sink, scale=scale, place=place)
 
     def window(self, window: Any, **options: Any) -> WindowedStream:
         """The tuples of each key by windows: `ab.tumbling(60.0)`, `ab.sliding(60.0, every=10.0)`,
@@ -311,6 +326,7 @@ class KeyedStream:
         right: KeyedStream | None = None,
         sink: Sink | None = None,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """Add a keyed operator behind this stream; the tuples of `right` come on side 1."""
@@ -323,6 +339,7 @@ class KeyedStream:
             (*self.stream.operators, *(right.stream.operators if right else ())),
             sink=sink,
             scale=scale,
+            place=place,
             retry=as_retry(retry),
             keyed=keyed,
             edges=self._edges(name, right),
@@ -371,12 +388,13 @@ class WindowedStream:
         aggregation: Aggregation,
         *,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """One `ab.WindowResult` per key and window, such as of `ab.mean(value)`."""
         attempts = as_retry(retry).attempts
         keyed = self._windowing.aggregating(name, aggregation, attempts)
-        return self.keyed.operator(name, keyed, scale=scale, retry=retry)
+        return self.keyed.operator(name, keyed, scale=scale, place=place, retry=retry)
 
     def apply(
         self,
@@ -384,12 +402,13 @@ class WindowedStream:
         fn: Callable[..., Any],
         *,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """`fn(key, window, tuples)` gives the results of a window, any number of them (None: none).
         All tuples of the window are kept until it ends, in the order in which they came."""
         keyed = self._windowing.applying(name, fn, as_retry(retry).attempts)
-        return self.keyed.operator(name, keyed, scale=scale, retry=retry)
+        return self.keyed.operator(name, keyed, scale=scale, place=place, retry=retry)
 
     def fold(
         self,
@@ -398,6 +417,7 @@ class WindowedStream:
         fn: Callable[[Any, Any], Any],
         *,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """`value = fn(value, tuple)` over the tuples of each window; an `ab.WindowResult` each.
@@ -406,7 +426,7 @@ class WindowedStream:
         tuples are.
         """
         keyed = self._windowing.folding(name, initial, fn, as_retry(retry).attempts)
-        return self.keyed.operator(name, keyed, scale=scale, retry=retry)
+        return self.keyed.operator(name, keyed, scale=scale, place=place, retry=retry)
 
     def reduce(
         self,
@@ -414,11 +434,12 @@ class WindowedStream:
         fn: Callable[[Any, Any], Any],
         *,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """As `fold`, beginning with the first tuple of the window."""
         keyed = self._windowing.reducing(name, fn, as_retry(retry).attempts)
-        return self.keyed.operator(name, keyed, scale=scale, retry=retry)
+        return self.keyed.operator(name, keyed, scale=scale, place=place, retry=retry)
 
     @property
     def _windowing(self) -> Windowing:
@@ -460,6 +481,7 @@ class JoinedStream:
         fn: Callable[[Any, Any, Any], Any],
         *,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """One result `fn(key, left, right)` for each pair, when their window ends."""
@@ -474,7 +496,9 @@ class JoinedStream:
         keyed = keyed_operators.joining(
             name, fn, self.windows, (left, right), float(self.lateness_s), self.late
         )
-        return self.left.operator(name, keyed, right=self.right, scale=scale, retry=retry)
+        return self.left.operator(
+            name, keyed, right=self.right, scale=scale, place=place, retry=retry
+        )
 
 
 @names_first
@@ -494,13 +518,16 @@ class EnrichedStream:
         fn: Callable[[Any, Any, Any], Any],
         *,
         scale: Scale | None = None,
+        place: Place = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """One result `fn(key, tuple, latest)` for each tuple; `latest` is None before the first."""
         from anabranch.runtime.pipeline import keyed_operators
 
         keyed = keyed_operators.enriching(name, fn)
-        return self.left.operator(name, keyed, right=self.side, scale=scale, retry=retry)
+        return self.left.operator(
+            name, keyed, right=self.side, scale=scale, place=place, retry=retry
+        )
 
 
 def _check_keyed(what: str, other: Any) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.plan.place import ANYWHERE
 from anabranch.runtime.policies.policy import Scale
 
 if TYPE_CHECKING:
@@ -67,7 +68,16 @@ def warnings(operators: Operators, duplicated: Iterable[str] = ()) -> list[str]:
         found += _by_other_keys(operators, operator)
         found += _sessions_of_mixed(operators, operator)
         found += _perhaps_in_order(operators, operator)
-    return found
+    return found + _on_one_host(operators)
+
+
+def _on_one_host(operators: Operators) -> list[str]:
+    """A run knows no host but its own, and nothing of that."""
+    wanting = [repr(str(o.name)) for o in operators.values() if o.place != ANYWHERE]
+    if not wanting:
+        return []
+    told = f"operator {wanting[0]}" if len(wanting) == 1 else f"operators {', '.join(wanting)}"
+    return [f"{told}: place is not looked at: all instances are on the host of the run so far"]
 
 
 def _with_several(operator: Operator) -> Operator:

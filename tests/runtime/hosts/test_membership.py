@@ -236,3 +236,32 @@ def test_a_seed_that_is_put_in_later_is_tried_and_one_that_was_taken_back_is_not
     one.handle(FrameCame(dial.number, answer_of("a")), 1.0)
     assert one.seeds == {}
     assert dials(one.handle(Tick(), one.next_due())) == []
+
+
+def probed(one: HostMembership, name: str, begun: float, seconds: float) -> None:
+    number, _ = probing(one, begun)
+    one.handle(FrameCame(number, answer_of(name)), begun + seconds)
+
+
+def test_how_long_probes_take_is_smoothed() -> None:
+    one = among("a")
+    assert one.latencies.of("a") is None
+    probed(one, "a", 0.0, 0.008)
+    assert one.latencies.of("a") == pytest.approx(0.008)
+    probed(one, "a", 2.0, 0.016)
+    assert one.latencies.of("a") == pytest.approx(0.009)
+
+
+def test_an_answer_of_another_host_says_nothing_of_how_far_one_is() -> None:
+    one = among("a")
+    number, _ = probing(one)
+    one.handle(FrameCame(number, answer_of("b")), 0.004)
+    assert (one.latencies.of("a"), one.latencies.of("b")) == (None, None)
+
+
+def test_how_far_a_host_was_is_forgotten_when_it_is_gone() -> None:
+    one = among("a")
+    probed(one, "a", 0.0, 0.008)
+    left = Rows([HostStatement(host("a"), HostState.LEFT)], b"")
+    one.handle(FrameCame(-2, frames.encode(left)), 1.0)
+    assert one.latencies.of("a") is None

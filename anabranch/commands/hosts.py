@@ -57,6 +57,7 @@ def _as_json(at: str, known: HostsKnown) -> dict[str, Any]:
             "name": line.host.name,
             "state": line.state,
             "for_s": round(line.for_s, 1),
+            "probe_ms": None if line.probe_s is None else round(1000 * line.probe_s, 3),
             "region": line.host.region,
             "labels": line.host.labels,
             "cores": line.host.cores,
@@ -72,12 +73,13 @@ def _as_json(at: str, known: HostsKnown) -> dict[str, Any]:
 
 
 def _show(known: HostsKnown) -> None:
-    head = ("host", "state", "for", "region", "cores", "memory", "address", "labels")
+    head = ("host", "state", "for", "probe", "region", "cores", "memory", "address", "labels")
     lines = [
         (
             f"{line.host.name}{' *' * (line.host.name == known.me)}",
             line.state,
             _span(line.for_s),
+            "-" if line.probe_s is None else f"{1000 * line.probe_s:.2g} ms",
             line.host.region or "-",
             str(line.host.cores),
             f"{line.host.memory_mb:,} MB",

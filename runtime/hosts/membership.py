@@ -476,8 +476,7 @@ class HostMembership:
             return
         if target is None and exchange.address in self.seeds:  # it may have been taken back
             self.seeds[exchange.address] = answer.name
-        if target is not None:
-            self.latencies.note(target.name, now - exchange.begun)
+        self.latencies.note(target, now - exchange.begun)
         self._has_answered(answer.name)
         if answer.key == self.me.key:  # a seed may be this host, by another address
             self._hang_up(number)

@@ -70,11 +70,13 @@ class AskHosts(AgentMessage, frozen=True, tag="hosts"):
 
 
 class HostLine(msgspec.Struct, frozen=True):
-    """`state`: alive, suspected, dead, or left; `for_s`: since when, as far as the agent knows."""
+    """`state`: alive, suspected, dead, or left; `for_s`: since when, as far as the agent knows.
+    `probe_s`: how long a probe of it takes, smoothed; None: the agent has not probed it."""
 
     host: HostInfo
     state: str
     for_s: float
+    probe_s: float | None = None
 
 
 class HostsKnown(AgentMessage, frozen=True, tag="hosts_known"):

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
+from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.world.graphs import (
     Breadth,
@@ -23,7 +24,7 @@ from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.scenes import DEADLOCK, NEAR, SCENES, GraphScene, Scene
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.troubles import NO_TROUBLES, Troubles
-from anabranch.runtime.world.world import End
+from anabranch.runtime.world.world import End, HostDrain
 
 Crashes = Literal["some", "all", "none"]
 EXACTLY: Delivery = "effectively-once"
@@ -59,6 +60,7 @@ ORDERED_SHARE = 0.3
 """Of those rows: one instance sends to the first of the two."""
 NEAR_SHARE = 0.5
 """Of the pipelines with windows: they follow the source at once."""
+HOSTS_SHARE = 0.15
 RELOCATIONS_SHARE = 0.3
 """Of the worlds with decisions."""
 LEAVERS_SHARE = 0.1
@@ -156,6 +158,8 @@ class Trial:
     sync_s: float = 0.0
     groups: int = 8
     rest_at_s: float | None = None
+    hosts: tuple[HostRoom, ...] = ()
+    drains: tuple[HostDrain, ...] = ()
 
     @property
     def outlives_power(self) -> bool:
@@ -179,7 +183,9 @@ def drawn(
     """The world of a seed. `scene`: this one and no other; "graph": one that is drawn; "row": two
     operators by key in a row; "leavers": see `LEAVERS_SHARE`. `crashes`: whether processes die in
     it: in some worlds, in all, or in none. Raises `KeyError` for an unknown size."""
-    return _TrialDrawing(seed, size, crashes).trial(scene)
+    trial = _TrialDrawing(seed, size, crashes).trial(scene)
+    chance = random.Random(f"{seed} hosts").random()
+    return spread(trial) if trial.scene.scaled and chance < HOSTS_SHARE else trial
 
 
 class _TrialDrawing:
@@ -425,6 +431,21 @@ def drawn_ends(rng: random.Random, until_s: float, *, power: bool) -> tuple[tupl
     return tuple(End(at_s, power) for at_s in times), sync_s
 
 
+def spread(trial: Trial) -> Trial:
+    """The same, but instances are on several hosts, which are drained until one is left, or fewer.
+    All processes of one die at once, if hosts die."""
+    rng = random.Random(f"{trial.seed} drains")
+    names = [f"host-{number}" for number in range(rng.choice((2, 3, 5)))]
+    rooms = [HostRoom(name, 4.0, rng.choice((1_500.0, 8_000.0))) for name in names]
+    drained = rng.sample(names, rng.randrange(len(names)))
+    return replace(
+        trial,
+        hosts=tuple(rooms),
+        drains=tuple(HostDrain(rng.uniform(0.0, trial.until_s), name) for name in drained),
+        troubles=replace(trial.troubles, hosts=len(names)),
+    )
+
+
 def ending(trial: Trial) -> Trial:
     """The same, but all processes end at once, one to three times; half of the trials lose their
     power then."""
@@ -464,7 +485,7 @@ def plain(value: Any) -> Any:
         return {"name": value.name, "graph": plain(graph)}
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, End):
+    if isinstance(value, End | HostDrain):
         return value._asdict()
     if isinstance(value, tuple | list):
         return [*map(plain, value)]

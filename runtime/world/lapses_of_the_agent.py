@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.live.agent import roster, run_journal, state_dir
+from anabranch.runtime.live.agent.drains import Drains
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.agent.run_journal import Claimed, RunRecord
@@ -83,6 +84,15 @@ def _as_many_as_asked(_right: Method) -> Method:
     return lambda n, *_: (n, "")
 
 
+def _told_once(_right: Method) -> Method:
+    async def drain(drains: Drains, host: str) -> None:
+        drains.hosts.drained.add(host)
+        for member in drains.movable(host):
+            drains.tell(member)
+
+    return drain
+
+
 LAPSES = (
     Lapse("gives a claim twice", "two instances read the first split", Board, "claim", _to_two),
     Lapse(
@@ -126,6 +136,13 @@ LAPSES = (
         crashes="all",
     ),
     Lapse("lets all go", "whoever asks may leave", Roster, "may_leave", _whoever_leaves),
+    Lapse(
+        "drains at once or never",
+        "one whose relocation has failed stays on a host that is drained",
+        Drains,
+        "drain",
+        _told_once,
+    ),
     Lapse("makes too many", "an operator has too many", roster, "places", _as_many_as_asked),
     Lapse(
         "lets processes hang",

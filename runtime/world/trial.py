@@ -156,6 +156,9 @@ def world_of(
         observer=observer,
         rest_at_s=trial.rest_at_s,
         guests=trial.scene.guests(),
+        hosts=trial.hosts,
+        drains=trial.drains,
+        fixed={*pipeline.operators} - {*trial.scene.scaled},
     )
 
 

@@ -210,14 +210,18 @@ class TroubleMaker:
         of_host = [
             process
             for process in self._processes.all
-            if not process.ended
-            and process.pid % self._troubles.hosts == host
-            and not self.spares(process)
+            if not process.ended and self._is_on(process, host) and not self.spares(process)
         ]
         for process in of_host:
             self._processes.kill_now(process)
         killed = " ".join(process.loop.name for process in of_host)
         return killed and f"all of host {host} are killed: {killed}"
+
+    def _is_on(self, process: WorldProcess, host: int) -> bool:
+        """If the run has one host, its processes die as if they were on several."""
+        if process.task is not None and process.task.on_host:
+            return process.task.on_host == f"host-{host}"
+        return process.pid % self._troubles.hosts == host
 
     def spares(self, process: WorldProcess) -> bool:
         """Whether a process that is to be killed is not: its instance was, as often as may be."""

@@ -8,13 +8,14 @@ Everything that a run meets is drawn from the seed: the same seed gives the same
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
 from anabranch.runtime.live.agent.state_dir import StateDir, kept_in, open_state
@@ -54,13 +55,21 @@ class End(NamedTuple):
 NEVER = End(math.inf, power=False)
 
 
+class HostDrain(NamedTuple):
+    """All instances on this host relocate from this time on, and none comes any more."""
+
+    at_s: float
+    host: str
+
+
 class World(Surroundings):
     """`disk_faults`: of the disk as instances see it; `agent_faults`: as the agent does, until the
     troubles are over: they may kill it, or let it give up. `ends`: after each of them another agent
     goes on with the run; after a death of the agent in a call, `agent_power`: whether power was
     lost. `observer`: looks at all cores, and at `rest_at_s` whether the world is at rest.
     `began_s`: what the wall clock shows when the world begins. `guests`: live in it, too, whatever
-    becomes of the run."""
+    becomes of the run. `hosts`: on which its instances are; none: on one; `drains`: of these;
+    `fixed`: operators that stay then."""
 
     def __init__(
         self,
@@ -78,6 +87,9 @@ class World(Surroundings):
         observer: Observer | None = None,
         rest_at_s: float | None = None,
         guests: Sequence[Guest] = (),
+        hosts: Sequence[HostRoom] = (),
+        drains: Sequence[HostDrain] = (),
+        fixed: Collection[str] = (),
     ) -> None:
         by_owner = ByOwner(
             disk_faults,
@@ -105,6 +117,9 @@ class World(Surroundings):
         )
         self._rest_at_s = rest_at_s
         self._guests = guests
+        self._hosts = hosts
+        self._drains = drains
+        self._fixed = dict.fromkeys(fixed, "the scene says so")
         self.disk_faults = disk_faults
         self._clock = VirtualClock(self.timeline, self.rng("chance"), began_s)
         self.agent_faults = agent_faults
@@ -150,6 +165,9 @@ class World(Surroundings):
                     self._end_all(End(self.timeline.now, self._agent_power))
                     return None
                 of_troubles.create_task(self.troubles.run(), name="troubles")
+                for drain in self._drains:
+                    at_s = max(drain.at_s, self.timeline.now)
+                    of_agent.call_at(at_s, self._drain, drain.host)
                 if self._rest_at_s is not None and self._rest_at_s > self.timeline.now:
                     of_troubles.call_at(self._rest_at_s, self._look_whether_at_rest)
                 ended = of_agent.create_task(self._carry_out(state), name="run")
@@ -209,8 +227,23 @@ class World(Surroundings):
         agent = self._agent
         return agent is not None and agent.course.started.done() and not kept_in(STATE_FOLDER)
 
+    def _drain(self, host: str) -> None:
+        """Another agent than the one that was told first is told again."""
+        if self._agent is not None:
+            self._remark(f"{host} is drained")
+            self._agent.drains.fixed.update(self._fixed)
+            self._agent.tasks.start(f"drain {host}", self._agent.drains.drain(host))
+
+    def _left_behind(self) -> Iterator[str]:
+        assert self._agent is not None
+        for drain in self._drains:
+            if drain.at_s < self.timeline.now:
+                for member in self._agent.drains.movable(drain.host):
+                    yield f"{member.text} is on {drain.host}, which was drained"
+
     def _look_whether_at_rest(self) -> None:
         assert self.observer is not None
+        self.observer.faults += self._left_behind()
         self.observer.remark(self.timeline.now, "nothing has gone wrong for long")
         self.observer.faults += self.observer.at_rest(self.processes.instances)
 
@@ -233,5 +266,6 @@ class World(Surroundings):
             self.processes,
             state,
             make_run_dir=WorldFolder,
+            hosts=self._hosts,
         )
         return agent.report(await agent.run())

@@ -20,7 +20,7 @@ import asyncio
 import random
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent.assignments import Assignments
 from anabranch.runtime.live.agent.attendant import Attendant
 from anabranch.runtime.live.agent.attendants import Attendants
@@ -37,6 +38,7 @@ from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.completion import Completion
 from anabranch.runtime.live.agent.death_register import DeathRegister
 from anabranch.runtime.live.agent.dispatcher import Dispatcher, SplitDesk
+from anabranch.runtime.live.agent.drains import Drains
 from anabranch.runtime.live.agent.folder_check import FolderCheck
 from anabranch.runtime.live.agent.incarnations import Incarnations
 from anabranch.runtime.live.agent.inputs import Inputs
@@ -49,6 +51,7 @@ from anabranch.runtime.live.agent.recovery import Recorded, rebuild, snapshot
 from anabranch.runtime.live.agent.roster import Member, Phase, Roster
 from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.run_files import RunFiles, run_file_of
+from anabranch.runtime.live.agent.run_hosts import RunHosts
 from anabranch.runtime.live.agent.run_journal import read_records
 from anabranch.runtime.live.agent.sampler import Sampler
 from anabranch.runtime.live.agent.scripted import follow
@@ -110,6 +113,7 @@ class Agent:
         state: StateDir | None = None,
         savepoint: Savepoint | None = None,
         make_run_dir: Callable[[Path | None], RunFolder] = RunDir,
+        hosts: Sequence[HostRoom] = (),
     ) -> None:
         self.resumed = None if state is None else state.resumed
         self.span = options.backfill
@@ -127,6 +131,7 @@ class Agent:
         self._state = state
         self._savepoint = savepoint
         self._make_run_dir = make_run_dir
+        self._rooms = hosts
         self.course = Course()
         self.tasks = Tasks(self.course.crash)
         self._make_records()
@@ -156,6 +161,7 @@ class Agent:
         )
         log = self.journal.log
         self.roster = Roster(pipeline, log)
+        self._hosts = RunHosts(pipeline, self.roster, self._rooms)
         self.recorder = Recorder(
             operators, options.limits.status_period_s, edges(operators.values())
         )
@@ -194,6 +200,7 @@ class Agent:
             self.boards,
             self.messenger,
             self._recorded.pinned,
+            self._hosts,
         )
         self._deaths = DeathRegister(self.run_events, self.recorder, self.course, self.journal.log)
         self._incarnations = Incarnations(
@@ -222,6 +229,7 @@ class Agent:
             self.messenger,
             self.journal.log,
         )
+        self.drains = Drains(self.pipeline, self._hosts, roster, messenger, run_events, self.course)
         self._spawner = Spawner(roster, self._incarnations, self.tasks, messenger, run_events)
         self._completion: Completion = Completion(
             roster, self._supervisor, self._spawner, self.course

@@ -11,6 +11,7 @@ from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.messenger import Messenger
 from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.run_files import RunFiles
+from anabranch.runtime.live.agent.run_hosts import RunHosts
 from anabranch.runtime.live.agent.run_journal import Begun, Listens
 from anabranch.runtime.live.agent.starter import StartOrders
 from anabranch.runtime.live.commit.recovery import base_bytes
@@ -33,8 +34,10 @@ class Assignments:
         boards: Boards,
         messenger: Messenger,
         pinned: Container[str],
+        hosts: RunHosts,
     ) -> None:
         self.orders: StartOrders
+        self._hosts = hosts
         self._services = services
         self._files = files
         self._journal = journal
@@ -43,10 +46,17 @@ class Assignments:
         self._pinned = pinned
 
     async def next(self, member: Member) -> Assign:
-        """For its present incarnation, once it is written that there is one."""
+        """For its present incarnation, once it is written that there is one. Raises `StartError`
+        if there is no host for it."""
         wire = id_to_wire(member.id)
+        self._hosts.settle(member)
         address = self._services.address_for(member.id.operator)
-        begun = Begun(id=wire, incarnation=member.incarnation, bootstrap=member.bootstrap)
+        begun = Begun(
+            id=wire,
+            incarnation=member.incarnation,
+            bootstrap=member.bootstrap,
+            host=member.host,
+        )
         self._journal.log(begun)
         await self._journal.caught_up()
         return self.orders.assign(member, address, self._journal_of(member))

@@ -127,7 +127,9 @@ def told_of(member: Member) -> Iterator[log.RunRecord]:
     """All that counts of what has happened to it."""
     wire = id_to_wire(member.id)
     yield log.Made(id=wire, founder=member.founder, heritage=member.heritage)
-    yield log.Begun(id=wire, incarnation=member.incarnation, bootstrap=member.bootstrap)
+    yield log.Begun(
+        id=wire, incarnation=member.incarnation, bootstrap=member.bootstrap, host=member.host
+    )
     if member.address:
         yield log.Listens(id=wire, address=member.address)
     if member.phase is Phase.LISTENING:
@@ -167,8 +169,8 @@ def _to_roster(run: Recorded, record: Any) -> None:
     member = run.roster.get(instance)
     assert member is not None, f"{wire} was never made"
     match record:
-        case log.Begun(incarnation=incarnation, bootstrap=bootstrap):
-            member.incarnation, member.bootstrap = incarnation, bootstrap
+        case log.Begun(incarnation=incarnation, bootstrap=bootstrap, host=host):
+            member.incarnation, member.bootstrap, member.host = incarnation, bootstrap, host
         case log.Listens(address=address):
             member.address = address
         case log.Told():

@@ -70,6 +70,10 @@ class Member:
     doubt: Ending | None = None
     """Why the agent itself has ended its process."""
     address: str = ""
+    host: str = ""
+    """On which it is; empty: the run has one host, or it has none yet."""
+    wanted_host: str = ""
+    """On which it is to be; empty: on any."""
     bootstrap: Genesis | None = None
     """None for newcomers: they get it from their creators."""
     keeper: bool = False

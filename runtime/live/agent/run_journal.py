@@ -40,6 +40,7 @@ class Begun(RunRecord, frozen=True, kw_only=True, tag="begun"):
     id: WireId
     incarnation: int
     bootstrap: Genesis | None
+    host: str = ""
 
 
 class Listens(RunRecord, frozen=True, kw_only=True, tag="listens"):

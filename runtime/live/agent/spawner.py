@@ -40,6 +40,8 @@ class Spawner:
         if request.relocates:
             self._roster.relocate(creator, True)
         children, reason = self._roster.reserve(creator.id, n, request.heritage)
+        for child in children:
+            child.wanted_host = request.host
         if children and reason:
             told = f"{reason}: {len(children)} of {n} are started"
             self._run_events.of(creator, EventKind.LIMITED, told)

@@ -90,6 +90,7 @@ class StartOrders:
             stays_open=self.stays_open,
             span=None if self.span is None else (self.span.start, self.span.end),
             in_vain=member.deaths.ends,
+            on_host=member.host,
         )
 
 

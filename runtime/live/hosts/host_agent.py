@@ -264,7 +264,11 @@ class HostAgent:
     async def _tell_hosts(self, request: AskHosts, stream: FrameStream) -> None:
         membership, now = self._gossip.membership, clock.monotonic()
         rows = sorted(membership.table, key=lambda row: row.host.name)
-        lines = [HostLine(r.host, r.state.name.lower(), now - r.since) for r in rows]
+        probe_s = membership.latencies.of
+        lines = [
+            HostLine(r.host, r.state.name.lower(), now - r.since, probe_s(r.host.name))
+            for r in rows
+        ]
         stream.allow(2**20)
         gossip = {
             "frames of gossip that make no sense": membership.malformed,

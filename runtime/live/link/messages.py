@@ -71,6 +71,8 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """The end of the input is not the end of the stream: see `RunContext`."""
     span: tuple[float, float] | None = None
     """Of the event times that are taken: see `anabranch.runtime.pipeline.spans`."""
+    on_host: str = ""
+    """Name of its host; empty: the run has one host."""
     in_vain: list[Ending] = []
     """How the last incarnations that got nothing done have ended; oldest first."""
 

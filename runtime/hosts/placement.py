@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.runtime.plan.place import ANYWHERE, Place
+from anabranch.runtime.plan.place import ANYWHERE, Location
 from anabranch.runtime.values.hints import hint
 
 UNKNOWN_S = math.inf
@@ -40,7 +40,7 @@ class Wish:
     as one that is drained."""
 
     operator: str
-    place: Place = ANYWHERE
+    place: Location = ANYWHERE
     cores: float = 0.0
     memory_mb: float = 0.0
     creator: str = ""

@@ -15,7 +15,7 @@ from anabranch.protocol.ids import OperatorName, Topology
 from anabranch.runtime.pipeline import order
 from anabranch.runtime.pipeline.names import check_name
 from anabranch.runtime.plan.operator import Operator
-from anabranch.runtime.plan.place import Place
+from anabranch.runtime.plan.place import Location
 from anabranch.runtime.plan.spec import EventTime
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError, check_number, no_function
@@ -190,7 +190,7 @@ def check_operator(operator: Operator) -> None:
         raise PipelineError(
             f"operator {operator.name!r}: scale must be ab.Scale(...), got {operator.scale!r}"
         )
-    if not isinstance(operator.place, Place):
+    if not isinstance(operator.place, Location):
         raise PipelineError(
             f"operator {operator.name!r}: place must be ab.on(...) or ab.near(...), "
             f"got {operator.place!r}"

@@ -15,7 +15,7 @@ from anabranch.runtime.pipeline.definition import Definition, check_timing
 from anabranch.runtime.pipeline.names import check_name, names_first
 from anabranch.runtime.plan.ends import Sink, Source
 from anabranch.runtime.plan.operator import Operator, Retry, Step, StepKind, as_retry, step
-from anabranch.runtime.plan.place import ANYWHERE, Place
+from anabranch.runtime.plan.place import ANYWHERE, Location
 from anabranch.runtime.plan.spec import EventTime, Keyed, KeyedEdge, LateRule
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError
@@ -49,7 +49,7 @@ class Pipeline(Definition):
     """
 
     def source(
-        self, name: str, source: Source, *, scale: Scale | None = None, place: Place = ANYWHERE
+        self, name: str, source: Source, *, scale: Scale | None = None, place: Location = ANYWHERE
     ) -> Stream:
         """Where tuples come from. Raises `PipelineError` if `source` cannot be split to scale."""
         if not isinstance(source, Source):
@@ -119,7 +119,7 @@ class Stream:
         name: str,
         *steps: Step,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
         in_flight: int = 16,
     ) -> Stream:
@@ -140,7 +140,7 @@ class Stream:
         return self.pipeline.add(operator)
 
     def sink(
-        self, name: str, sink: Sink, *, scale: Scale | None = None, place: Place = ANYWHERE
+        self, name: str, sink: Sink, *, scale: Scale | None = None, place: Location = ANYWHERE
     ) -> None:
         """Where tuples go. A stream may have several sinks: each gets every tuple."""
         if not isinstance(sink, Sink):
@@ -201,7 +201,7 @@ class Stream:
         *,
         batch: bool = False,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
         in_flight: int = 16,
     ) -> Stream:
@@ -236,7 +236,7 @@ class KeyedStream:
         fn: Callable[[Any, Any], Any],
         *,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """`state = fn(state, tuple)` for each key; (key, state) goes on with every tuple.
@@ -255,7 +255,7 @@ class KeyedStream:
         fn: Callable[[Any, Any], Any],
         *,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """`value = fn(value, tuple)` for each key, whose first tuple is its first value;
@@ -272,7 +272,7 @@ class KeyedStream:
         *,
         state: Callable[[], Any] | Mapping[str, Callable[[], Any]],
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """`fn(key, state, tuple)`, or with a fourth argument for the time, gives any number of
@@ -291,7 +291,7 @@ class KeyedStream:
         return self.operator(name, keyed, scale=scale, place=place, retry=retry)
 
     def sink(
-        self, name: str, sink: Sink, *, scale: Scale | None = None, place: Place = ANYWHERE
+        self, name: str, sink: Sink, *, scale: Scale | None = None, place: Location = ANYWHERE
     ) -> None:
         """Where tuples go, those of one key to one instance and in their order."""
         if not isinstance(sink, Sink):
@@ -326,7 +326,7 @@ class KeyedStream:
         right: KeyedStream | None = None,
         sink: Sink | None = None,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """Add a keyed operator behind this stream; the tuples of `right` come on side 1."""
@@ -388,7 +388,7 @@ class WindowedStream:
         aggregation: Aggregation,
         *,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """One `ab.WindowResult` per key and window, such as of `ab.mean(value)`."""
@@ -402,7 +402,7 @@ class WindowedStream:
         fn: Callable[..., Any],
         *,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """`fn(key, window, tuples)` gives the results of a window, any number of them (None: none).
@@ -417,7 +417,7 @@ class WindowedStream:
         fn: Callable[[Any, Any], Any],
         *,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """`value = fn(value, tuple)` over the tuples of each window; an `ab.WindowResult` each.
@@ -434,7 +434,7 @@ class WindowedStream:
         fn: Callable[[Any, Any], Any],
         *,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """As `fold`, beginning with the first tuple of the window."""
@@ -481,7 +481,7 @@ class JoinedStream:
         fn: Callable[[Any, Any, Any], Any],
         *,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """One result `fn(key, left, right)` for each pair, when their window ends."""
@@ -518,7 +518,7 @@ class EnrichedStream:
         fn: Callable[[Any, Any, Any], Any],
         *,
         scale: Scale | None = None,
-        place: Place = ANYWHERE,
+        place: Location = ANYWHERE,
         retry: Retry | int = 0,
     ) -> Stream:
         """One result `fn(key, tuple, latest)` for each tuple; `latest` is None before the first."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.plan.ends import Sink, Source
-from anabranch.runtime.plan.place import ANYWHERE, Place
+from anabranch.runtime.plan.place import ANYWHERE, Location
 from anabranch.runtime.plan.spec import EventTime, Keyed, KeyedEdge
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError, check_number
@@ -82,7 +82,7 @@ class Operator:
     sink: Sink | None = None
     scale: Scale | None = None
     """None: the number of instances stays as it started."""
-    place: Place = ANYWHERE
+    place: Location = ANYWHERE
     """On which hosts its instances may be."""
     retry: Retry = Retry()
     in_flight: int = 16

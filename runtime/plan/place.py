@@ -9,7 +9,7 @@ from anabranch.runtime.values.checks import PipelineError
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """`region`, `labels`: of hosts on which instances may be. `near`: operators to whose instances
     they are to be as near as possible. `&` joins two."""
 
@@ -17,8 +17,8 @@ class Place:
     labels: tuple[tuple[str, str], ...] = ()
     near: tuple[str, ...] = ()
 
-    def __and__(self, other: object) -> Place:
-        if not isinstance(other, Place):
+    def __and__(self, other: object) -> Location:
+        if not isinstance(other, Location):
             return NotImplemented
         regions = {r for r in (self.region, other.region) if r is not None}
         if len(regions) > 1:
@@ -32,13 +32,13 @@ class Place:
                     f"{value!r}"
                 )
         near = tuple(dict.fromkeys((*self.near, *other.near)))
-        return Place(next(iter(regions), None), tuple(sorted(labels.items())), near)
+        return Location(next(iter(regions), None), tuple(sorted(labels.items())), near)
 
 
-ANYWHERE = Place()
+ANYWHERE = Location()
 
 
-def on(*, region: str | None = None, labels: Mapping[str, str] | None = None) -> Place:
+def on(*, region: str | None = None, labels: Mapping[str, str] | None = None) -> Location:
     """Only on hosts of that region, and with all these labels."""
     if region is None and not labels:
         raise PipelineError('on: expected a region or labels, as in ab.on(region="plant-2")')
@@ -51,12 +51,12 @@ def on(*, region: str | None = None, labels: Mapping[str, str] | None = None) ->
             raise PipelineError(
                 f"on: a label is a text with a text as its value, got {key!r}: {value!r}"
             )
-    return Place(region, tuple(sorted((labels or {}).items())))
+    return Location(region, tuple(sorted((labels or {}).items())))
 
 
-def near(operator: str) -> Place:
+def near(operator: str) -> Location:
     """As near as possible to an instance of that operator: on its host, else on the one with the
     lowest latency."""
     if not isinstance(operator, str) or not operator:
         raise PipelineError(f"near: expected the name of an operator, got {operator!r}")
-    return Place(near=(operator,))
+    return Location(near=(operator,))

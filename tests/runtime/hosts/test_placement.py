@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.runtime.hosts.placement import HostRoom, Wish, place
-from anabranch.runtime.plan.place import Place, near, on
+from anabranch.runtime.plan.place import Location, near, on
 from anabranch.runtime.values.checks import PipelineError
 
 REGIONS = ("plant-1", "plant-2", "")
@@ -28,7 +28,7 @@ rooms = st.builds(
 )
 hosts = st.lists(rooms, max_size=7, unique_by=lambda host: host.name)
 places = st.builds(
-    Place,
+    Location,
     st.none() | st.sampled_from(REGIONS[:2]),
     labels.map(lambda found: tuple(sorted(found.items()))),
     st.sampled_from(((), ("camera",), ("camera", "split"))),
@@ -174,7 +174,7 @@ def test_without_hosts_nothing_is_chosen() -> None:
 
 def test_places_are_joined() -> None:
     both = on(region="plant-2") & near("camera") & on(labels={"rack": "7"}) & near("camera")
-    assert both == Place("plant-2", (("rack", "7"),), ("camera",))
+    assert both == Location("plant-2", (("rack", "7"),), ("camera",))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.runtime.pipeline import order
-from anabranch.runtime.plan.place import ANYWHERE, Place
+from anabranch.runtime.plan.place import ANYWHERE, Location
 
 
 def pipeline_with(place: Any) -> ab.Pipeline:
@@ -23,7 +23,7 @@ def windows(stream: ab.Stream) -> Any:
     return stream.key_by(len).window(ab.count(2))
 
 
-OPERATORS: dict[str, Callable[[ab.Stream, Place], object]] = {
+OPERATORS: dict[str, Callable[[ab.Stream, Location], object]] = {
     "map": lambda stream, place: stream.map("f", str, place=place),
     "flat_map": lambda stream, place: stream.flat_map("f", str, place=place),
     "filter": lambda stream, place: stream.filter("f", bool, place=place),
@@ -50,8 +50,8 @@ def test_every_kind_of_operator_has_a_place(kind: str) -> None:
     OPERATORS[kind](stream, place)
     places = {name: operator.place for name, operator in pipeline.operators.items()}
     assert places == {
-        "camera": Place("plant-1"),
-        "f": Place("plant-2", (("rack", "7"),), ("camera",)),
+        "camera": Location("plant-1"),
+        "f": Location("plant-2", (("rack", "7"),), ("camera",)),
     }
 
 

@@ -77,6 +77,12 @@ def test_it_goes_on_over_a_restart_of_the_agent_and_ends_with_the_pipeline(tmp_p
             started.append(a)
             until(lambda: len(follower.numbers()) > before + 3)
             assert follower.err.endswith(f"the agent at {at} answers again\n")
+            assert a.end() == 0
+            until(lambda: follower.err.endswith("; waiting for it\n"))
+            before = len(follower.numbers())
+            a = AgentProcess(tmp_path, "a", "--bind", at)
+            started.append(a)
+            until(lambda: len(follower.numbers()) > before + 3)
             assert called("stop", "talks", "--at", at).returncode == 0
             assert follower.process.wait(PATIENCE_S) == 0
             assert "balanced: every tuple is accounted for" in follower.out

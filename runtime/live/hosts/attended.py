@@ -49,6 +49,7 @@ class Attended:
 
     def end(self, state: str, message: str) -> None:
         self.note(end=PipelineEnd(state, message, now()))
+        self.printed.set()
 
     def remove(self) -> None:
         with self._told("cannot remove"):

@@ -213,7 +213,9 @@ class Pipelines:
         one = self._one(wanted)
         _check_owner(one, asker)
         if one.task is None:
-            raise PipelineRefused(f"{one.id} has ended: {one.folder.record.end.state}")  # type: ignore[union-attr]
+            end = one.folder.record.end
+            told = f"has ended: {end.state}" if end is not None else "does not run just now"
+            raise PipelineRefused(f"{one.id} {told}")
         one.note(ending=STOP if at_once else END)
         if one.process is not None:
             one.process.tell(one.folder.record.ending)
@@ -247,10 +249,10 @@ class Pipelines:
             after = log.place_of_last(lines)
         with suppress(TimeoutError):
             async with asyncio.timeout(NEWS_S):
-                while log.end() <= after and one.task is not None:
+                while log.end() <= after and one.folder.record.end is None:
                     one.printed.clear()
                     await one.printed.wait()
-        has_ended = one.task is None
+        has_ended = one.folder.record.end is not None
         part = log.part(after)
         state = (await self.status_of(one)).state if has_ended and not part.data else ""
         return LogNews(one.id, part.data, part.at, part.dropped, state)

@@ -32,10 +32,13 @@ class Upkeep:
         one.message = ""
         one.news.clear()
         one.task = asyncio.create_task(self._keep_running(one), name=f"pipeline {one.id}")
-        one.task.add_done_callback(lambda _: self._over(one))
+        one.task.add_done_callback(lambda task: self._over(one, task))
 
-    def _over(self, one: Attended) -> None:
+    def _over(self, one: Attended, task: asyncio.Task[None]) -> None:
         one.task = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            one.message = f"the agent itself has failed: {error!r}; start it again to go on"
+            self._log.say("failed", f"pipeline {one.id}: {one.message}", pipeline=one.id)
         one.news.set()
         one.printed.set()
 

@@ -22,6 +22,7 @@ from anabranch.runtime.hosts.pipelines import PipelineStatus, ScaleOutcome
 from anabranch.runtime.live.hosts import damaged, pipeline_folder, pipelines, scaled, upkeep
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.attendance import RunProcess
+from anabranch.runtime.live.hosts.attended import Attended
 from anabranch.runtime.live.hosts.pipeline_folder import PipelineFolder
 from anabranch.runtime.live.hosts.pipelines import Pipelines
 from anabranch.runtime.live.hosts.printed import PrintedLog
@@ -465,16 +466,37 @@ async def test_what_follows_a_log_gets_all_that_is_printed_and_the_end(
         monkeypatch.setattr(pipelines, "NEWS_S", 0.1)
         silent = await there.more_log("a", first.at, 10)
         assert (silent.data, silent.at, silent.state) == (b"", first.at, "")
-        monkeypatch.setattr(pipelines, "NEWS_S", PATIENCE_S)
-        waiting = asyncio.create_task(there.more_log("a", first.at, 10))
-        await asyncio.sleep(0)
-    assert (await waiting).data == b""
+    closed = await there.more_log("a", first.at, 10)  # it is kept, and has not ended
+    assert (closed.data, closed.at, closed.state) == (b"", first.at, "")
+    monkeypatch.setattr(pipelines, "NEWS_S", PATIENCE_S)
     async with host(tmp_path) as there:
         again = await there.more_log(begun.id, first.at, 10)
         assert again.data == b"begins resumed\n"
+        waiting = asyncio.create_task(there.more_log("a", again.at, 10))
         await there.stop("a", at_once=False)
-        end = await there.more_log("a", again.at, 10)
+        end = await waiting
         assert (end.data, end.state) == (b"", "finished")
+
+
+async def test_a_fault_of_the_agent_itself_is_told_and_not_taken_for_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    async with host(tmp_path) as there:
+        monkeypatch.setattr(Attended, "verdict", broken)
+        await there.submit(*bundle("short"))
+        await until(lambda: len(there) == 0)
+        with pytest.raises(PipelineRefused, match="does not run just now"):
+            await there.stop("a", at_once=False)
+        status = await only(there)
+        told = "the agent itself has failed: RuntimeError('a fault'); start it again to go on"
+        assert (status.state, status.message) == ("waiting", told)
+        assert told in printed(there)
+    monkeypatch.undo()
+    async with host(tmp_path) as there:
+        assert (await only(there)).state == "finished"
 
 
 async def test_one_version_that_is_submitted_twice_at_once_is_unpacked_once(tmp_path: Path) -> None:

@@ -51,6 +51,25 @@ def killed_in(folder: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def once_killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The folder of such a run, and a copy of it."""
+    folder, copy = (tmp_path_factory.mktemp("kept") / name for name in ("run", "copy"))
+    folder.mkdir()
+    killed_in(folder)
+    shutil.copytree(folder, copy)
+    return folder, copy
+
+
+@pytest.fixture
+def killed(once_killed: tuple[Path, Path]) -> Path:
+    """The pipeline of a run that was killed, for each test as it was left."""
+    folder, copy = once_killed
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+    return folder / "headlines.py"
+
+
 def file_of(journal: Path) -> Path:
     """That of the agent; or the oldest part of one of an instance. (There are two if the instance
     had died, on a host that stood still for seconds.)"""
@@ -65,38 +84,34 @@ def resumed(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("damage", [cut, emptied, flipped, os.unlink])
 @pytest.mark.parametrize("name", ["agent.journal", SOURCE, SINK])
-def test_a_damaged_journal_is_refused_in_one_line(
-    tmp_path: Path, damage: Damage, name: str
-) -> None:
-    path = killed_in(tmp_path)
-    damage(file_of(tmp_path / "kept" / name))
-    done = resumed(path, "--json", "--report", "report.json")
+def test_a_damaged_journal_is_refused_in_one_line(killed: Path, damage: Damage, name: str) -> None:
+    damage(file_of(killed.parent / "kept" / name))
+    done = resumed(killed, "--json", "--report", "report.json")
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("anabranch: ")
     assert name in done.stderr
     assert "put it back" in done.stderr
-    assert not (tmp_path / "report.json").exists()
+    assert not (killed.parent / "report.json").exists()
 
 
-def test_a_run_that_was_copied_elsewhere_is_told_where_it_can_go_on(tmp_path: Path) -> None:
-    (tmp_path / "first").mkdir()
-    path = killed_in(tmp_path / "first")
-    shutil.copytree(path.parent, tmp_path / "copy")
+def test_a_run_that_was_copied_elsewhere_is_told_where_it_can_go_on(
+    tmp_path: Path, killed: Path
+) -> None:
+    shutil.copytree(killed.parent, tmp_path / "copy")
     # It is met with the next results, which may take a while to come.
-    done = resumed(tmp_path / "copy" / path.name, "--duration", "600")
+    done = resumed(tmp_path / "copy" / killed.name, "--duration", "600")
     assert done.returncode in (1, 2)
     assert "resume the run in the folder where it was begun" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("damage", [cut, emptied])
 def test_what_is_noted_beside_the_results_is_named_when_it_is_damaged(
-    tmp_path: Path, damage: Damage
+    killed: Path, damage: Damage
 ) -> None:
-    path = killed_in(tmp_path)
-    (side,) = (tmp_path / "kept" / "ends" / "files").iterdir()
+    (side,) = (killed.parent / "kept" / "ends" / "files").iterdir()
     damage(side)
-    done = resumed(path)
+    done = resumed(killed)
     told = f"cannot write results: what the run notes beside it, in {str(side)!r}, is "
     assert done.returncode in (1, 2)  # it may be met before all have begun, or afterwards
     assert told in done.stdout + done.stderr
@@ -104,8 +119,9 @@ def test_what_is_noted_beside_the_results_is_named_when_it_is_damaged(
     assert "Errno" not in done.stdout + done.stderr
 
 
-def test_what_is_as_it_was_left_goes_on(tmp_path: Path) -> None:
-    done = resumed(killed_in(tmp_path))
+def test_what_is_as_it_was_left_goes_on(killed: Path) -> None:
+    done = resumed(killed)
     assert done.returncode == 0, done.stdout + done.stderr
-    texts = [json.loads(line) for line in (tmp_path / "numbers.jsonl").read_text().splitlines()]
+    results = killed.parent / "numbers.jsonl"
+    texts = [json.loads(line) for line in results.read_text().splitlines()]
     assert texts == list(map(str, range(len(texts))))

@@ -1,4 +1,4 @@
-"""`--on spark` as people use it: real commands over unchanged files."""
+"""`--on spark` as people use it: commands over unchanged files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from anabranch.cli import main
 from anabranch.commands import on_spark
@@ -52,10 +52,10 @@ TYPED = """
 """
 
 
-def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S
-    )
+def called(*arguments: str) -> Result:
+    """In this process, which starts sooner than a command."""
+    with clean_imports():
+        return CliRunner().invoke(main, arguments)
 
 
 @pytest.mark.spark
@@ -65,8 +65,9 @@ def test_an_unchanged_file_runs_on_spark(tmp_path: Path) -> None:
     except SparkUnavailable as missing:
         pytest.skip(str(missing))
     write(tmp_path, WORDS)
-    done = command(
-        tmp_path, "run", "headlines.py", "--on", "spark=local[2]", "--report", "report.json"
+    words = ["run", "headlines.py", "--on", "spark=local[2]", "--report", "report.json"]
+    done = subprocess.run(
+        [*COMMAND, *words], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -78,18 +79,21 @@ def test_an_unchanged_file_runs_on_spark(tmp_path: Path) -> None:
 
 
 def test_validate_shows_the_sections_of_the_job(tmp_path: Path) -> None:
-    write(tmp_path, WORDS)
-    done = command(tmp_path, "validate", "headlines.py", "--on", "spark")
-    assert done.returncode == 0, done.stderr
+    file = write(tmp_path, WORDS)
+    done = called("validate", str(file), "--on", "spark")
+    assert done.exit_code == 0, done.stderr
     assert done.stdout.endswith("but the first:\n  lines, split\n  count, out\n")
 
 
 @pytest.mark.parametrize("verb", ["run", "validate"])
-def test_what_spark_cannot_do_is_said_before_anything_starts(verb: str, tmp_path: Path) -> None:
+def test_what_spark_cannot_do_is_said_before_anything_starts(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write(tmp_path, TYPED)
     (tmp_path / "out.jsonl").write_text("what was there\n")
-    done = command(tmp_path, verb, "headlines.py", "--on", "spark")
-    assert done.returncode == 2
+    done = called(verb, "headlines.py", "--on", "spark")
+    assert done.exit_code == 2
     assert "operator 'lines': standard input" in done.stderr
     assert "use ab.files" in done.stderr
     assert (tmp_path / "out.jsonl").read_text() == "what was there\n"
@@ -116,9 +120,7 @@ def test_results_that_would_be_gone_with_the_command_are_refused(
     sink: str, master: str, said: str, tmp_path: Path
 ) -> None:
     write(tmp_path, GONE.replace("SINK", sink))
-    with clean_imports():
-        words = ["validate", str(tmp_path / "headlines.py"), "--on", master]
-        done = CliRunner().invoke(main, words)
+    done = called("validate", str(tmp_path / "headlines.py"), "--on", master)
     assert done.exit_code == (2 if said else 0), done.output
     assert said in done.output
 
@@ -127,11 +129,9 @@ def test_a_stream_through_spark_connect_is_refused_and_a_batch_is_not(tmp_path: 
     write(tmp_path, WORDS + ENDLESS)
     there = ["--on", "spark=sc://127.0.0.1:1"]
     file = str(tmp_path / "headlines.py")
-    with clean_imports():
-        done = CliRunner().invoke(main, ["validate", f"{file}:pipeline", *there])
+    done = called("validate", f"{file}:pipeline", *there)
     assert (done.exit_code, "on Spark as one batch" in done.output) == (0, True), done.output
-    with clean_imports():
-        done = CliRunner().invoke(main, ["validate", f"{file}:endless", *there])
+    done = called("validate", f"{file}:endless", *there)
     assert done.exit_code == 2
     assert "a session of Spark Connect (sc://…) has each batch done on its server" in done.output
     assert "use --as batch, or" in done.output
@@ -155,10 +155,13 @@ def test_a_stream_through_spark_connect_is_refused_and_a_batch_is_not(tmp_path: 
         (["--as", "batch"], "--as is for a pipeline on Spark"),
     ],
 )
-def test_mistakes_are_told(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_mistakes_are_told(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write(tmp_path, WORDS)
-    done = command(tmp_path, "run", "headlines.py", *arguments)
-    assert done.returncode == 2
+    done = called("run", "headlines.py", *arguments)
+    assert done.exit_code == 2
     assert said in done.stderr
 
 
@@ -187,7 +190,6 @@ def test_a_package_that_is_missing_is_told(
         importlib.util, "find_spec", lambda name, *a: None if name == missing else real(name, *a)
     )
     file = write(tmp_path, WORDS)
-    with clean_imports():
-        told = CliRunner().invoke(main, [verb, str(file), "--on", "spark"])
+    told = called(verb, str(file), "--on", "spark")
     assert told.exit_code == 2
     assert f"Spark needs the package {missing}, which is not installed" in told.output

@@ -12,8 +12,8 @@ Both prove that they know the secret in the data folder of the agent, which only
 another user of the machine can reach the agent too. The secret itself does not travel, and a proof
 is for one pair of nonces only. A command that does not know it may ask for what any user may know.
 
-With TLS both have proved who they are before the greeting. Then the request follows it at once, and
-the roles in the certificate of the command say what it may ask for.
+With TLS both have proved who they are before the greeting, which is answered by an empty Welcome.
+The roles in the certificate of the command say what it may ask for.
 """
 
 from __future__ import annotations

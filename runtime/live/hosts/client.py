@@ -147,6 +147,7 @@ async def _handshake(stream: FrameStream, address: str, token_file: Path | None)
     if stream.peer is not None:
         if not stream.peer.may(AGENT):
             raise AgentError(f"what listens at {address} is no agent, but {stream.peer.name}")
+        await _received(stream, address, Welcome)
         return ""
     challenge = await _received(stream, address, Challenge)
     secret = _secret(challenge, token_file)

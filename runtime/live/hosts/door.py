@@ -29,7 +29,7 @@ FIRST_S = 5.0
 FIRST_BYTES_MAX = 8 * 2**10
 UNPROVED_MAX = 128
 """Streams at a time whose other end has proved nothing."""
-STREAMS_MAX = 640
+STREAMS_MAX = 512
 """At a time, also of other agents that keep theirs; more are closed at once."""
 STREAMS_PER_PEER_MAX = 32
 HANDSHAKES_AT_ONCE, HANDSHAKES_PER_S = 40, 5.0

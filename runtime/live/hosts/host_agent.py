@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,6 +53,8 @@ _IN_WORDS = {
 }
 
 
+SOON_DAYS = 30.0
+"""A certificate that ends earlier is told with what to do."""
 INTERRUPTED = 130
 """Exit code."""
 
@@ -139,7 +142,11 @@ class HostAgent:
 
     def _take_certificate(self, folder: Path) -> None:
         until = check_agent(folder, self.config.name, self.config.advertise)
-        self._log.say("certificate", f"has a certificate that is valid until {until}", until=until)
+        days = (ssl.cert_time_to_seconds(until) - clock.wall()) / 86_400
+        text = f"has a certificate that is valid until {until}"
+        if days < SOON_DAYS:
+            text += f", {days:.0f} days from now; put another one into {folder} before that"
+        self._log.say("certificate", text, until=until)
 
         def changed(wrong: str) -> None:
             text = f"{folder} has changed: {wrong or 'another certificate counts from now on'}"

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from anabranch.runtime.hosts.frames import FRAME_BYTES_MAX, HOSTS_MAX
+from anabranch.runtime.hosts.frames import FRAME_BYTES_MAX
 from anabranch.runtime.hosts.roles import AGENT, Peer
 from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.stream import FrameStream
@@ -27,8 +27,9 @@ from anabranch.runtime.ports import clock
 
 KEPT = b"anabranch gossip in turns 1"
 """The first frame of such a connection."""
-KEPT_MAX = HOSTS_MAX
-"""Connections that this host has dialled; beyond it the one used longest ago is closed."""
+KEPT_MAX = 250
+"""Connections that this host has dialled; beyond it the one used longest ago is closed. As many
+again are dialled by others, and a process has 1,024 open files."""
 UNUSED_S = 900.0
 AGE_S = 3600.0
 """Then it is dialled anew, so that a certificate that has ended does not count on."""

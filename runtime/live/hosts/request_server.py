@@ -18,7 +18,7 @@ from anabranch.runtime.hosts.requests import (
     is_proved,
     mac_of,
 )
-from anabranch.runtime.hosts.roles import OPERATE, SUBMIT, VIEW
+from anabranch.runtime.hosts.roles import SUBMIT
 from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.ports import clock
@@ -38,7 +38,6 @@ NO_ROLE = (
     "this needs the role {role}, and the certificate of {name} has: {has}; "
     "`anabranch ca issue {name} --role {role}` makes one that has it"
 )
-PEOPLE = {VIEW, SUBMIT, OPERATE}
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -72,8 +71,10 @@ class RequestServer:
                     proved = await self._handshake(stream)
                 if proved is None:
                     return
-            elif stream.peer.roles & PEOPLE:
-                stream.allow(self._frame_bytes_max)
+            else:
+                if stream.peer.may(SUBMIT):  # others have nothing large to say
+                    stream.allow(self._frame_bytes_max)
+                say(stream, Welcome(b""))
             async with asyncio.timeout(REQUEST_S):
                 body = await stream.receive()
             if body is None:

@@ -24,6 +24,8 @@ from anabranch.runtime.hosts.requests import (
     mac_of,
 )
 from anabranch.runtime.live.hosts import client
+from anabranch.runtime.live.hosts import door as door_module
+from anabranch.runtime.live.hosts import request_server as request_server_module
 from anabranch.runtime.live.hosts import stream as stream_module
 from anabranch.runtime.live.hosts.client import AgentError, agent_at
 from anabranch.runtime.live.hosts.data_folder import TOKEN
@@ -186,6 +188,27 @@ async def test_a_request_that_nobody_knows_is_told(tmp_path: Path) -> None:
     async with desk(tmp_path) as there:
         with pytest.raises(AgentError, match="the agent does not know this request"):
             await done(there.address, Done("x"))
+
+
+@pytest.mark.parametrize("said", [b"", framed(GREETING)])
+async def test_connections_of_this_machine_that_prove_nothing_keep_no_command_out(
+    said: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than there may be, all open, and with time left. Some have spoken."""
+    monkeypatch.setattr(door_module, "FIRST_S", PATIENCE_S)
+    monkeypatch.setattr(request_server_module, "HANDSHAKE_S", PATIENCE_S)
+    async with desk(tmp_path) as there:
+        host, _, port = there.address.rpartition(":")
+        held = []
+        for _ in range(2 * door_module.UNPROVED_MAX):
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(said)
+            held.append(writer)
+        assert await done(there.address, Act()) == "acted"
+        gave_way = there.door.refusals.counts["proved nothing, and gave way to others"]
+        assert gave_way >= door_module.UNPROVED_MAX
+        for writer in held:
+            writer.close()
 
 
 async def test_nothing_large_is_taken_before_the_proof(tmp_path: Path) -> None:

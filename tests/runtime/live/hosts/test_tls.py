@@ -48,6 +48,10 @@ class Rule(AgentMessage, frozen=True, tag="rule"):
     """Says nothing of a role."""
 
 
+class Large(AgentMessage, frozen=True, tag="large"):
+    data: bytes
+
+
 class Told(AgentMessage, frozen=True, tag="told"):
     by: str
 
@@ -194,6 +198,31 @@ async def test_a_command_without_tls_is_not_understood(tmp_path: Path) -> None:
         await there.refused("no proper TLS handshake")
 
 
+async def test_an_older_tls_is_refused(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as there:
+        ann = there.certificates.issue("ann", OPERATE)
+        context = ssl.create_default_context(cafile=ann / "ca.pem")
+        context.load_cert_chain(ann / "identity.pem")
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        host, _, port = there.address.rpartition(":")
+        with pytest.raises(OSError, match=r"(?i)protocol|reset"):
+            await asyncio.open_connection(host, int(port), ssl=context)
+        await there.refused("no proper TLS handshake")
+
+
+async def test_only_who_may_submit_says_large_things(tmp_path: Path) -> None:
+    async with guarded(tmp_path) as there:
+        for name, role, told in [
+            ("vic", VIEW, "has ended the connection"),
+            ("sam", SUBMIT, "the agent does not know this request"),
+        ]:
+            with pytest.raises(AgentError, match=told):
+                await asked(
+                    there.address, there.certificates.issue(name, role), Large(bytes(2**16))
+                )
+        assert there.acted == []
+
+
 async def test_what_one_said_in_a_handshake_proves_nothing_when_another_repeats_it(
     tmp_path: Path,
 ) -> None:
@@ -285,7 +314,7 @@ async def test_a_certificate_has_so_many_requests(
         ann, bob = there.certificates.issue("ann", VIEW), there.certificates.issue("bob", VIEW)
         for _ in range(2):
             assert await asked(there.address, ann) == "ann"
-        with pytest.raises(AgentError, match="has ended the connection"):
+        with pytest.raises(AgentError, match=r"the agent press at .* has ended the connection"):
             await asked(there.address, ann)
         assert await asked(there.address, bob) == "bob"
         assert there.refusals.counts == {"too many requests a second": 1}

@@ -52,6 +52,12 @@ TYPED = """
 """
 
 
+def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+
+
 def called(*arguments: str) -> Result:
     """In this process, which starts sooner than a command."""
     with clean_imports():
@@ -65,9 +71,8 @@ def test_an_unchanged_file_runs_on_spark(tmp_path: Path) -> None:
     except SparkUnavailable as missing:
         pytest.skip(str(missing))
     write(tmp_path, WORDS)
-    words = ["run", "headlines.py", "--on", "spark=local[2]", "--report", "report.json"]
-    done = subprocess.run(
-        [*COMMAND, *words], cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S
+    done = command(
+        tmp_path, "run", "headlines.py", "--on", "spark=local[2]", "--report", "report.json"
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

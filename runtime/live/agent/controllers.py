@@ -47,9 +47,9 @@ class Looks:
         return self._sight.look(now_s, told, coming)
 
     def _seen(self, members: list[Member], now_s: float) -> list[Seen]:
-        """Those that are not about to leave."""
+        """Those that are not about to leave, as one that relocates is: its newcomer is coming."""
         found = []
-        for member in sorted(members, key=lambda m: m.id):
+        for member in sorted((m for m in members if not m.relocates), key=lambda m: m.id):
             status = self._recorder.statuses.get(member.text)
             if status is None or status.reading is None:
                 found.append(Seen(member.text, unread(now_s, len(members))))

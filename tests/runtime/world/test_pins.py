@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.runtime.keyed.windows import tumbling
 from anabranch.runtime.live.agent.pins import check_pin
+from anabranch.runtime.live.link.messages import Decide
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.central import PredictiveCentral
@@ -41,7 +42,13 @@ Steps = Mapping[int, int | None]
 
 
 def course(
-    made: Pipeline, steps: Steps, *, per_s: float, seconds: int, cores: float = 64.0
+    made: Pipeline,
+    steps: Steps,
+    *,
+    per_s: float,
+    seconds: int,
+    cores: float = 64.0,
+    relocating_at: int = 0,
 ) -> tuple[list[int], Forecasting]:
     """Active instances of `work` at the end of each second, if it is pinned so at these seconds."""
     look_s = look_s_for(per_s)
@@ -56,6 +63,9 @@ def course(
         found.append(world.active("work"))
         if len(found) in steps:
             world.agent.pin("work", steps[len(found)])
+        if len(found) == relocating_at:
+            for member in world.agent.roster.active("work"):
+                world.agent.messenger.send(member.id, Decide(action="relocate"))
 
     world.run(seconds, 1.0, look)
     return found, world
@@ -94,6 +104,16 @@ def test_a_full_host_and_a_budget_of_actions_hinder_no_user(
     found, _ = course(made(scale), {5: 4, 20: 1}, per_s=40, seconds=90, cores=1.0)
     assert found[18] == 4
     assert found[-1] == 1
+
+
+def test_an_instance_that_relocates_and_its_newcomer_count_once() -> None:
+    scale = Scale(max_instances=8)
+    found, world = course(pipeline(scale), {2: 4}, per_s=10, seconds=40, relocating_at=20)
+    assert found[18] == found[-1] == 4
+    recorder = world.agent.recorder
+    assert (recorder.joins["work"], recorder.leaves["work"]) == (3 + 4, 4)
+    told = [e.detail for e in recorder.events if "as many as a user has asked for" in e.detail]
+    assert told == ["duplicate 3: scale: as many as a user has asked for; 1 instance"]
 
 
 def test_an_operator_without_a_scale_can_be_given_instances() -> None:

@@ -231,10 +231,10 @@ SOON = {
     "ignores bytes": 0,
     "ends while a neighbour is dead": 5,
     "late journal": 2,
-    "restores an older state": 2,
+    "restores an older state": 3,
     "drops a segment too early": 8,
     "never syncs": 8,
-    "writes before the commit": 12,
+    "writes before the commit": 4,
     "twice": 30,
     "no letters": 4,
     "does not count letters": 0,
@@ -258,7 +258,8 @@ SOON = {
     "forgets which tuple it tried": 0,
     "gives a claim twice": 0,
     "forgets what is left of a claim": 8,
-    "makes too many": 7,
+    "makes too many": 8,
+    "drains at once or never": 54,
     "lets all go": 7,
 }
 """Lapses that show soon, each with a seed that has shown it: if that does not any more, others are

@@ -116,7 +116,7 @@ def test_the_calls_from_a_program_run() -> None:
 def test_the_scale_script_says_something() -> None:
     page = text("docs/cli.md").partition("## Scale scripts\n")[2].partition("\n## ")[0]
     block = "\n".join(re.findall(r"^    (.*)$", page, re.MULTILINE))
-    assert len(parse_script(block).statements) == 5
+    assert len(parse_script(block).statements) == 6
 
 
 # -- links and sizes -------------------------------------------------------------------------------

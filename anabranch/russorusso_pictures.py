@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from anabranch.workloads.russorusso2018.model import Course
 
 SHOWN_DAYS, LATE_DAY = 5, 60
-HOUR = 60
 RESPONSE_SHOWN_MS = 200.0
 """Higher ones, and infinite ones, are drawn there."""
 
@@ -100,16 +99,17 @@ def _lines(panels: Sequence[Axes], course: Course, part: slice, name: str, colou
 
 
 def _costs(courses: Mapping[str, Course]) -> Figure:
-    figure = new_figure(9, 4, "Figure 7: cost of the managers of regions, mean of an hour")
+    figure = new_figure(9, 4, "Figure 7: cost of the managers of regions, mean of a day")
     axes = figure.subplots()
     names = [Row(LEARNS, LEARNS).name, Row(LEARNS, THRESHOLD).name, Row(TRIES, THRESHOLD).name]
-    slots = min(len(course.cost) for course in courses.values()) // HOUR * HOUR
+    slots = min(len(course.cost) for course in courses.values())
+    each = min(DAY, slots)
     prepare(axes, slots / DAY)
     head(axes, "cost of a slot", "")
     for name, colour in zip(names, OPERATORS, strict=False):
-        hours = courses[name].cost[:slots].reshape(-1, HOUR).mean(axis=1)
-        at = np.arange(len(hours)) * HOUR / DAY
-        axes.plot(at, hours, color=colour, linewidth=0.7, label=name)
+        means = courses[name].cost[: slots // each * each].reshape(-1, each).mean(axis=1)
+        at = (np.arange(len(means)) + 0.5) * each / DAY
+        axes.plot(at, means, color=colour, linewidth=1.2, marker=".", markersize=3, label=name)
     axes.set_xlabel("days", color=FAINT)
     axes.legend(frameon=False, fontsize=9)
     return figure

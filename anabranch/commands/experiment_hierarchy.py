@@ -42,7 +42,7 @@ def russorusso2018(
     """Operators and hosts by a hierarchy of managers that learn: Tables 1 and 2, Figures 3 to 7.
 
     A model in slots of a minute, without protocol, 69 days of them. A seed takes four minutes of
-    processor time, a third of them for the row of Anabranch's own policy; --quick 40 s.
+    processor time, two fifths of them for the row of Anabranch's own policy; --quick 40 s.
     """
     from anabranch.russorusso_pictures import draw_figures
     from anabranch.workloads.russorusso2018 import telling

@@ -11,6 +11,7 @@ import numpy as np
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.experiments.judging import Criterion, rising
 from anabranch.workloads.experiments.spreading import Progress, Spread, over_cores, silent
+from anabranch.workloads.russorusso2018.bound import fewest
 from anabranch.workloads.russorusso2018.loads import DAY, drawn
 from anabranch.workloads.russorusso2018.model import Course, simulate
 from anabranch.workloads.russorusso2018.rows import (
@@ -80,7 +81,8 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """`recorded`: whether the load is the recording. `load`: of the first seed."""
+    """`recorded`: whether the load is the recording. `load`: of the first seed. `fewest`: mean
+    instances and hosts of who knows it; `fewest_of_operators`: with the bound of each operator."""
 
     seeds: int
     slots: int
@@ -88,6 +90,8 @@ class Evaluation:
     load: FloatArray
     results: dict[str, Results]
     criteria: list[Criterion]
+    fewest: tuple[float, float]
+    fewest_of_operators: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +169,16 @@ def evaluation_of(
     results = {
         row.name: Results(row, [run for run in runs if run.row.name == row.name]) for row in rows
     }
-    return Evaluation(seeds, len(load), recorded, load, results, [*_criteria(results)])
+    return Evaluation(
+        seeds,
+        len(load),
+        recorded,
+        load,
+        results,
+        [*_criteria(results)],
+        fewest(load),
+        fewest(load, of_operators=True),
+    )
 
 
 def _criteria(results: dict[str, Results]) -> Iterator[Criterion]:

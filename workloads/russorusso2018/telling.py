@@ -22,13 +22,13 @@ TITLES = {
     "ours": "Beyond the paper",
 }
 HEAD = (
-    "violations %, changes %, instances, hosts", "paper", "model, paper's trace", "model, one seed",
-    "ours", "ours from day 6 on",
+    "violations %, changes %, instances, hosts", "paper", "earlier model, paper's trace",
+    "earlier model, this load", "ours", "ours from day 6 on",
 )  # fmt: skip
 OF_ROW = ("violations", "changes", "instances", "hosts")
 SYNTHETIC = (
     f"The load is synthetic, the same every day: the recording {RECORDING} is missing (--traces "
-    "FOLDER). The model's figures beside ours are of the recording."
+    "FOLDER). The earlier model's figures on this load are of the recording."
 )
 
 
@@ -37,14 +37,15 @@ def whole(found: Evaluation) -> str:
     for title, words in TITLES.items():
         some = [results for results in found.results.values() if results.row.table == title]
         lines += ["", f"### {words}", "", *table(HEAD, map(_line, some))]
-    lines += ["", *judged(found.criteria)]
+    lines += ["", *judged(found.criteria), _fewest(found)]
     return "\n".join(lines) + "\n"
 
 
 def _head(found: Evaluation) -> Iterator[str]:
     yield (
         f"Step model of a minute, {found.slots:,} slots, {found.seeds} "
-        f"{'seed' if found.seeds == 1 else 'seeds'}; means."
+        f"{'seed' if found.seeds == 1 else 'seeds'}; means. The earlier model is "
+        "an independent one of the same rules, one seed."
     )
     if found.slots < SLOTS:
         yield ""
@@ -56,6 +57,15 @@ def _head(found: Evaluation) -> Iterator[str]:
     if not found.recorded:
         yield ""
         yield SYNTHETIC
+
+
+def _fewest(found: Evaluation) -> str:
+    return (
+        "- who knows the load, and changes for nothing, needs {:.2f} instances and {:.2f} hosts; "
+        "{:.2f} and {:.2f} with the bound of each operator".format(
+            *found.fewest, *found.fewest_of_operators
+        )
+    )
 
 
 def _line(results: Results) -> list[str]:
@@ -76,6 +86,8 @@ def numbers(found: Evaluation) -> dict[str, object]:
         "recorded": found.recorded,
         "rows": [_numbers(results) for results in found.results.values()],
         "criteria": plain(found.criteria),
+        "fewest": found.fewest,
+        "fewest_of_operators": found.fewest_of_operators,
         "skipped": [] if found.recorded else [SYNTHETIC],
     }
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.runtime.policies.hierarchical.thresholds import by_idle_hosts, by_threshold
+from anabranch.workloads.russorusso2018.bound import fewest
 from anabranch.workloads.russorusso2018.hosts import Fleet
 from anabranch.workloads.russorusso2018.loads import SLOTS, drawn, recorded
 from anabranch.workloads.russorusso2018.managing import simple, threshold
@@ -169,6 +170,24 @@ def test_an_action_of_a_region_pays_with_the_refusals_of_the_next_slot() -> None
     costs = learners._tables.costs  # type: ignore[attr-defined]
     assert costs[:, 0, 1, 10] == pytest.approx([0.07] * 3)
     assert not costs[:, 1].any()
+
+
+def test_who_knows_the_load_needs_the_fewest() -> None:
+    assert fewest(np.array([100.0, 0.0])) == ((5 + 4) / 2, 3)
+    load = np.array([600.0] * 3)
+    instances, hosts = fewest(load)
+    assert (instances, hosts) == (22, 11)  # with 20 each queue takes 18 ms, with 21 all 63
+    course = simulate([Row(STATIC, THRESHOLD)], np.full(60, 600.0), 0)[0]
+    assert fewest(load, of_operators=True)[0] <= course.instances[-1]
+
+
+@whole_recording
+def test_who_knows_the_load_of_the_recording() -> None:
+    """Clairvoyant, with the bound of each operator: 14.08 and 7.45."""
+    assert RECORDING is not None
+    load = drawn(recorded(RECORDING), 0)
+    assert fewest(load, of_operators=True) == pytest.approx((14.08, 7.45), abs=0.01)
+    assert fewest(load) == pytest.approx((13.13, 6.97), abs=0.01)
 
 
 def test_names_of_rows_are_names() -> None:

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from anabranch.cli import main
 from anabranch.runtime.hosts.roles import AGENT, OPERATE, SUBMIT, VIEW, Peer, peer_of
+from tests.test_architecture import PACKAGE
 
 
 @pytest.fixture
@@ -167,3 +168,10 @@ def test_a_role_allows_what_is_below_it_and_an_agent_nothing_that_people_do() ->
     assert allowed(OPERATE) == {VIEW, SUBMIT, OPERATE}
     assert allowed(AGENT) == {AGENT}
     assert allowed("root") == set()
+
+
+def test_only_what_makes_certificates_needs_the_package_for_it() -> None:
+    """Agents, and commands that ask them, do with Python's `ssl`."""
+    needs = {s.name for s in PACKAGE for i in s.imports if i.top == "cryptography"}
+    places = ("authority", "joining", "commands.ca", "commands.certifying")
+    assert needs == {f"anabranch.{place}" for place in places}

@@ -187,6 +187,8 @@ class Gossip:
             self._handle(StreamLost(number))
             return
         await self._hear(number, stream, body)
+        if stream.refusal is not None:
+            self.refusals.count_own(stream.refusal.reason, address)
         is_lost = isinstance(stream, Turn) and stream.was_kept and not stream.has_heard
         if is_lost and number in self._streams:  # the other end may be there: dial it anew
             again = await self._begun(address, anew=True)

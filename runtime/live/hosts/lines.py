@@ -73,6 +73,11 @@ class Turn:
         return self._stream.who
 
     @property
+    def refusal(self) -> TlsRefused | None:
+        """Of this end by the other one, which may come after the handshake."""
+        return self._stream.refusal
+
+    @property
     def is_settled(self) -> bool:
         return self._said_over and self._heard_over
 
@@ -158,7 +163,9 @@ class Lines:
             layer = None if self._tls is None else self._tls.layer(address)
             stream = await FrameStream.dial(address, FRAME_BYTES_MAX, layer)
         except TlsRefused as refused:
-            if not refused.by_peer:
+            if refused.by_peer:
+                self._refusals.count_own(refused.reason, address)
+            else:
                 self._refusals.count(f"dialled, and shown {refused.reason}", address)
             return None
         if stream.peer is not None and not stream.peer.may(AGENT):

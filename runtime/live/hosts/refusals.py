@@ -21,6 +21,14 @@ class Refusals:
 
     def count(self, reason: str, who: str) -> None:
         """`reason`: one of few texts, none from outside; `who`: an address or a proved name."""
+        self._note(reason, who, f"refused {who or 'a connection'}: {reason}")
+
+    def count_own(self, reason: str, who: str) -> None:
+        """This agent is refused."""
+        told = f"{who} refuses this host, which has shown it {reason}"
+        self._note(f"refused by another one, as {reason}", who, told)
+
+    def _note(self, reason: str, who: str, text: str) -> None:
         assert len(self.counts) < REASONS_MAX
         self.counts[reason] += 1
         now = clock.monotonic()
@@ -30,5 +38,6 @@ class Refusals:
         new = self.counts[reason] - before
         self._said[reason] = (now, self.counts[reason])
         more = f", and {new - 1:,} more since the last line" if new > 1 else ""
-        text = f"refused {who or 'a connection'}: {reason}{more}"
-        self._log.say("refused_peer", text, reason=reason, who=who, count=self.counts[reason])
+        self._log.say(
+            "refused_peer", text + more, reason=reason, who=who, count=self.counts[reason]
+        )

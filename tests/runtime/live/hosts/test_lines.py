@@ -169,3 +169,15 @@ async def test_gossip_needs_the_role_of_an_agent_at_both_ends(tmp_path: Path) ->
         assert a.refusals.counts == {"gossip without the role agent": 1}
         assert len(a.gossip.membership.table) == 1
         stream.close()
+
+
+async def test_a_host_whose_certificate_has_ended_is_told_so_by_its_own_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = Certificates(tmp_path)
+    a = Member(certificates.issue("a", AGENT), "a")
+    b = Member(certificates.issue_at(monkeypatch, -400, "b", AGENT), "b")
+    async with members(a, b):
+        mine, its = "refused by another one, as an expired certificate", "an expired certificate"
+        await until(lambda: b.refusals.counts[mine] and a.refusals.counts[its])
+        assert (a.told, b.told) == ([], [])

@@ -314,6 +314,7 @@ ToProcess = (
     | Splits
     | Decide
     | Order
+    | Pin
     | EndInput
     | Close
 )

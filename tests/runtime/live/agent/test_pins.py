@@ -1,4 +1,4 @@
-"""A number of instances that a user has said: instances hear of it, also when the run is resumed."""
+"""A number of instances that a user has said: instances hear of it, also in a resumed run."""
 
 from __future__ import annotations
 

@@ -22,8 +22,9 @@ from anabranch.runtime.hosts.host import HostInfo
 from anabranch.runtime.hosts.membership import HostMembership
 from anabranch.runtime.live.hosts.door import Door
 from anabranch.runtime.live.hosts.gossip import GOSSIP, Gossip
-from anabranch.runtime.live.hosts.lines import HANDSHAKE_BYTES, KEPT, RECORD_BYTES, Lines
+from anabranch.runtime.live.hosts.lines import HANDSHAKE_BYTES, KEPT, RECORD_BYTES, Lines, Turn
 from anabranch.runtime.live.hosts.refusals import Refusals
+from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.sockets import take
 from anabranch.runtime.ports.transport import P
@@ -93,6 +94,13 @@ class CountingNetwork(Network):
         if self.tls and KEPT in piece:
             self.sent[end.peer.loop.name] += HANDSHAKE_BYTES
             self.sent[end.loop.name] += HANDSHAKE_BYTES
+
+
+class ProvedGossip(Gossip):
+    """As with certificates: the name of the other end is known."""
+
+    def _proved_name(self, stream: FrameStream | Turn) -> str | None:
+        return stream.host
 
 
 class WorldHosts:
@@ -184,7 +192,8 @@ class WorldHosts:
         def keep(incarnation: int) -> None:
             host.incarnation = incarnation
 
-        gossip = host.gossip = Gossip(membership, tell, keep, lambda _: True, lines)
+        kind = ProvedGossip if self.tls else Gossip
+        gossip = host.gossip = kind(membership, tell, keep, lambda _: True, lines)
         assert host.loop is not None
         host.loop.create_task(_serve(host.address, gossip), name=host.name)
 

@@ -97,7 +97,7 @@ class StreamEnd(asyncio.Transport):
         return cast(asyncio.BaseProtocol, self._protocol)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return default
+        return (self.peer.loop.name, 0) if name == "peername" else default
 
     def is_closing(self) -> bool:
         return self._closing

@@ -220,8 +220,11 @@ class Gossip:
                 return turn
         return None
 
+    def _proved_name(self, stream: FrameStream | Turn) -> str | None:
+        return None if stream.peer is None else stream.peer.name
+
     async def _listen(self, number: int, stream: FrameStream | Turn) -> None:
-        name = None if stream.peer is None else stream.peer.name
+        name = self._proved_name(stream)
         while (body := await stream.receive()) is not None:
             self._handle(FrameCame(number, body, name))
 

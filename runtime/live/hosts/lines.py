@@ -73,6 +73,10 @@ class Turn:
         return self._stream.who
 
     @property
+    def host(self) -> str:
+        return self._stream.host
+
+    @property
     def refusal(self) -> TlsRefused | None:
         """Of this end by the other one, which may come after the handshake."""
         return self._stream.refusal

@@ -110,6 +110,8 @@ def test_after_everything_heals_all_agree_on_the_live_hosts(seed: int, tls: bool
         world.run(AGREE_S + KNOWN_DEAD_S)
         up = {host.name for host in world.up}
         assert {host.name: host.live for host in world.up} == dict.fromkeys(up, up)
+        members = [host.gossip.membership for host in world.up if host.gossip is not None]
+        assert not any(one.false_names or one.false_rows for one in members)
 
 
 def trouble(world: WorldHosts, names: list[str], rng: random.Random) -> None:

@@ -47,6 +47,18 @@ def input_rates(offered: Mapping[str, float], streams: Sequence[RatedStream]) ->
     return rates
 
 
+def after_a_hop(
+    expected: Mapping[str, float], offered: Mapping[str, float], streams: Sequence[RatedStream]
+) -> dict[str, float]:
+    """What operators expect when each has heard what its predecessors have announced: with nobody
+    in charge, EL4 travels with the batches, a hop at a time. None has announced anything at
+    first."""
+    found = {name: offered.get(name, 0.0) for name in (*offered, *(s.below for s in streams))}
+    for stream in streams:
+        found[stream.below] += stream.selectivity * expected.get(stream.above, 0.0)
+    return found
+
+
 def expected_load(now: float, forecast: Sequence[float], ahead: int, letter: bool = False) -> float:
     """The highest of the next `ahead` minutes (EL7), and not less than now unless by the `letter`
     (EL-G9). Without a forecast what comes now: reactive."""

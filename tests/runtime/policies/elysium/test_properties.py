@@ -14,7 +14,7 @@ from anabranch.runtime.policies.elysium.allocating import (
 )
 from anabranch.runtime.policies.elysium.costs import HostCost, InstanceCost
 from anabranch.runtime.policies.elysium.joint import joint
-from anabranch.runtime.policies.elysium.rates import RatedStream, input_rates
+from anabranch.runtime.policies.elysium.rates import RatedStream, after_a_hop, input_rates
 from anabranch.runtime.policies.elysium.sizing import CoreBounds, sized, sized_to_the_letter
 
 COSTS = st.builds(InstanceCost, st.sampled_from([0.0, 0.02, 0.2]), st.floats(0, 0.01))
@@ -127,3 +127,24 @@ def test_rates_are_linear_and_go_by_no_order_of_streams(
     found = input_rates({"S": offered}, [streams[at] for at in order])
     for name, rate in found.items():
         assert abs(rate - offered * one[name]) <= 1e-9 * max(1.0, rate)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3), st.floats(0, 3)), max_size=14,
+             unique_by=lambda e: (e[0], e[0] + e[1])),
+    st.floats(0, 1000), st.floats(0, 1000),
+)  # fmt: skip
+def test_announced_rates_are_those_of_the_whole_graph_after_its_depth(
+    edges: list[tuple[int, int, float]], one: float, other: float
+) -> None:
+    streams = [RatedStream(str(a), str(a + step), s) for a, step, s in edges]
+    offered = {"0": one, "1": other}
+    wanted = input_rates(offered, streams)
+    depths = dict.fromkeys(range(11), 0)
+    for a, step, _ in sorted(edges):
+        depths[a + step] = max(depths[a + step], depths[a] + 1)
+    found: dict[str, float] = dict(offered)
+    for _ in range(max(depths.values())):
+        found = after_a_hop(found, offered, streams)
+    for name, rate in found.items():
+        assert abs(rate - wanted[name]) <= 1e-9 * max(1.0, rate)

@@ -74,7 +74,7 @@ def drawn(pipeline: Pipeline, seed: int) -> Weather:
         span_s,
         drawing.drawn_conditions(rng),
         replace(troubles, kills=kills, kills_each_max=KILLS_EACH_MAX),
-        _script(rng, pipeline, span_s),
+        _script(rng, random.Random(f"{seed} relocations"), pipeline, span_s),
         ends,
         _Disk(
             random.Random(f"{seed} disk"),
@@ -85,10 +85,15 @@ def drawn(pipeline: Pipeline, seed: int) -> Weather:
     )
 
 
-def _script(rng: random.Random, pipeline: Pipeline, span_s: float) -> Script | None:
+def _script(
+    rng: random.Random, of_relocations: random.Random, pipeline: Pipeline, span_s: float
+) -> Script | None:
     """Decisions of operators that may have several instances."""
     scaled = [o for o in pipeline.operators.values() if _may_scale(o)]
     found = []
+    for _ in range(of_relocations.choice((0, 0, 2, 4)) if scaled else 0):
+        operator, at_s = of_relocations.choice(scaled), of_relocations.uniform(0.0, span_s)
+        found.append(f"{at_s:.4f} {operator.name} relocate")
     for _ in range(rng.choice((0, 3, 8, 16)) if scaled else 0):
         operator, at_s, actions = rng.choice(scaled), rng.uniform(0.0, span_s), ["duplicate"]
         if at_s > span_s / 3:  # before that there is hardly anything that could leave

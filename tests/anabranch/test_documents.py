@@ -53,7 +53,11 @@ def run(page: str, number: int = 0) -> dict[str, Any]:
 BY_KEY, FAILURES, DELIVERY = "docs/state-by-key.md", "docs/failures.md", "docs/delivery.md"
 TESTING = "docs/testing.md"
 HEADLINES = examples("README.md")[0]
-RUN_HERE = {"README.md": 1, "docs/scaling.md": 1, BY_KEY: 2, TESTING: 3, FAILURES: 1, DELIVERY: 1}
+HOSTS = "docs/hosts.md"
+RUN_HERE = {
+    "README.md": 1, "docs/scaling.md": 1, HOSTS: 1,
+    BY_KEY: 2, TESTING: 3, FAILURES: 1, DELIVERY: 1,
+}
 RUN_ELSEWHERE = {
     "docs/backfill.md": ("test_backfill_page.py", 1),
     "docs/mqtt.md": ("test_mqtt_page.py", 1),
@@ -88,6 +92,13 @@ def test_the_first_pipeline_writes_its_long_words(tmp_path: Path) -> None:
 def test_the_pipeline_that_scales_splits_lines() -> None:
     outcome = testing.run(run("docs/scaling.md")["pipeline"], {"lines": ["a b", "c"]})
     assert sorted(outcome["out"]) == ["a", "b", "c"]
+
+
+def test_the_pipeline_that_says_where_its_instances_may_be_is_one() -> None:
+    pipeline = run(HOSTS)["pipeline"]
+    pipeline.validate()
+    assert [name for name, o in pipeline.operators.items() if o.place.near] == ["detect", "out"]
+    assert testing.run(pipeline, {"camera": [-1, 2]})["out"] == [1, 2]
 
 
 @pytest.mark.slow

@@ -55,8 +55,13 @@ TESTING = "docs/testing.md"
 HEADLINES = examples("README.md")[0]
 HOSTS = "docs/hosts.md"
 RUN_HERE = {
-    "README.md": 1, "docs/scaling.md": 1, HOSTS: 1,
-    BY_KEY: 2, TESTING: 3, FAILURES: 1, DELIVERY: 1,
+    "README.md": 1,
+    "docs/scaling.md": 1,
+    HOSTS: 1,
+    BY_KEY: 2,
+    TESTING: 3,
+    FAILURES: 1,
+    DELIVERY: 1,
 }
 RUN_ELSEWHERE = {
     "docs/backfill.md": ("test_backfill_page.py", 1),

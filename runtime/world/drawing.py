@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
 from anabranch.runtime.hosts.placement import HostRoom
+from anabranch.runtime.live.agent.deaths import RESUMES_MAX
 from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.world.graphs import (
     Breadth,
@@ -67,15 +68,20 @@ LEAVERS_SHARE = 0.1
 """Of the graphs: there, instances of an operator come and leave all the time, while the one behind
 it has a long queue and dies again and again."""
 LEAVERS = ("b duplicate", "b duplicate", "b leave", "b leave", "a duplicate", "a leave")
+DEATHS_EACH_MAX = RESUMES_MAX
+"""Of one instance or service, whatever kills it: after more of them in a row a run is given up,
+which proves nothing."""
 PREY_EACH_MAX = 3
-"""Deaths of one instance there: after more of them in a row a tuple may count as their reason.
-"""
+"""Of one instance where one operator is the prey: after more of them in a row a tuple may count as
+their reason."""
 RESTING_SHARE = 0.4
 """Of the worlds whose source can wait: they come to rest before their input ends."""
 REST_S = 8.0
 """After the last trouble a world is at rest by then."""
 HANGS_SHARE = 0.15
 """Of the worlds in which processes may die: in these some hang, too."""
+SERVICE_HANGS_SHARE = 0.3
+"""Of the worlds with a service in which processes may die: that hangs."""
 HANGS_REST_S = 40.0
 """More time to come to rest where processes hang: it takes seconds until that is noticed."""
 HANGS_EACH_MAX = 2
@@ -169,7 +175,8 @@ class Trial:
     def hangs(self) -> bool:
         """Whether a process may stay silent for ever."""
         troubles = self.troubles
-        return troubles.halts + troubles.hangs + troubles.spins > 0 or self.scene is DEADLOCK
+        silent = troubles.halts + troubles.hangs + troubles.spins + troubles.service_hangs
+        return silent > 0 or self.scene is DEADLOCK
 
     @property
     def until_s(self) -> float:
@@ -261,9 +268,14 @@ class _TrialDrawing:
             return trial
         if deadly:
             trial = self._deadly(trial)
-        if self.hangs and not scene.crashes:
+        if self._hangs_in(scene):
             trial = hanging(trial)
         return ending(trial) if ends and scene.resumable else trial
+
+    def _hangs_in(self, scene: Scene) -> bool:
+        of_services = random.Random(f"{self.seed} hangs of services")
+        service_hangs = scene.served and of_services.random() < SERVICE_HANGS_SHARE
+        return not scene.crashes and (self.hangs or service_hangs)
 
     def _is_near(self) -> bool:
         return random.Random(f"{self.seed} near").random() < NEAR_SHARE
@@ -341,6 +353,7 @@ class _TrialDrawing:
             host_kills=rng.choice((0.0, 0.0, 1.0, 3.0)),
             hosts=rng.choice((1, 2, 3)),
             sudden=random.Random(f"{self.seed} of sudden").choice(SUDDEN),
+            kills_each_max=DEATHS_EACH_MAX,
         )
         of_rest = random.Random(f"{self.seed} at once")
         if trial.rest_at_s is not None and of_rest.random() < AT_ONCE_SHARE:
@@ -473,6 +486,7 @@ def hanging(trial: Trial) -> Trial:
         hangs=rng.choice((0.0, 1.0, 4.0)),
         spins=rng.choice((0.0, 1.0, 4.0)),
         parent_stops=rng.choice((0.0, 0.0, 2.0)),
+        service_hangs=rng.choice((2.0, 6.0)) if trial.scene.served else 0.0,
         kills_each_max=HANGS_EACH_MAX,
     )
     return replace(trial, troubles=troubles)

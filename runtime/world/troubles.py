@@ -26,7 +26,7 @@ KINDS = (
         "stops",
         "slows",
     ),
-    *("halts", "spins", "hangs", "parent_stops"),
+    *("halts", "spins", "hangs", "service_hangs", "parent_stops"),
 )
 
 
@@ -37,7 +37,8 @@ class Troubles:
     connection, `hang_ups` at one end of it, `clogs` of one way of a connection, `deafs` of all ways
     to a process, `stops` of a process that goes on later, `slows` of a process that takes
     `slowness` times as long for a time, `halts` of one that stays stopped, `spins` of one that
-    computes, `hangs` of one that waits for ever, `parent_stops` of the process that all are forked
+    computes, `hangs` of one that waits for ever, `service_hangs` of one that runs a service and is
+    stopped or waits for ever, `parent_stops` of the process that all are forked
     from. `*_s`: at most how long. What is cut may be half open for so long: one end knows nothing.
     `aimed`: the share of kills that hit an instance in the middle of an operation, if there is one,
     or an instance of the operator `prey`. `sudden`: how probable it is that a step of an operation
@@ -69,6 +70,7 @@ class Troubles:
     spins: float = 0.0
     spin_s: float = 8.0
     hangs: float = 0.0
+    service_hangs: float = 0.0
     parent_stops: float = 0.0
     kills_each_max: float = math.inf
 
@@ -85,6 +87,7 @@ class Troubles:
             + self.host_kills
             + self.halts
             + self.hangs
+            + self.service_hangs
             + self.sudden
             > 0
         )
@@ -133,6 +136,7 @@ class TroubleMaker:
             "halts": self._halt,
             "spins": self._spin,
             "hangs": self._hang,
+            "service_hangs": self._hang_service,
             "parent_stops": self._stop_parent,
         }
         loop, every = asyncio.get_running_loop(), sum(rates.values())
@@ -186,15 +190,16 @@ class TroubleMaker:
         self._processes.kill_now(process)
 
     def _halt(self) -> str:
-        return self._strike(self._watched(), lambda one: one.stop(math.inf), "is stopped")
+        return self._strike(self._process(), lambda one: one.stop(math.inf), "is stopped")
 
     def _hang(self) -> str:
-        return self._strike(self._watched(), WorldProcess.hang, "hangs")
+        return self._strike(self._process(), WorldProcess.hang, "hangs")
 
-    def _watched(self) -> WorldProcess | None:
-        """One whose silence the agent notices: that of a service it does not."""
-        process = self._process(lambda one: not one.is_service)
-        return None if process is None or process.is_service else process
+    def _hang_service(self) -> str:
+        process = self._process(lambda one: one.is_service)
+        if self._rng.random() < 0.5:
+            return self._strike(process, lambda one: one.stop(math.inf), "is stopped")
+        return self._strike(process, WorldProcess.hang, "hangs")
 
     def _strike(
         self, process: WorldProcess | None, blow: Callable[[WorldProcess], None], how: str

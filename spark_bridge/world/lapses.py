@@ -1,10 +1,11 @@
-"""What the gateway to Spark, and the ends that it serves, may neglect."""
+"""What the gateway to Spark, the ends that it serves, and its agent may neglect."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.plan.ends import Chunk
 from anabranch.runtime.world.lapses import Lapse
 from anabranch.spark_bridge.collecting import _CollectedStream
@@ -66,6 +67,10 @@ def _removed_at_once(read: Method) -> Method:
     return wrong
 
 
+def _none_present(_right: Any) -> Any:
+    return property(lambda attendants: iter(()))
+
+
 LAPSES = tuple(
     Lapse(name, what, of, attribute, make, SPARK, "all")
     for name, what, of, attribute, make in (
@@ -117,6 +122,13 @@ LAPSES = tuple(
             SpoolReader,
             "read",
             _removed_at_once,
+        ),
+        (
+            "gateway not watched",
+            "the agent looks at no gateway that has fallen silent",
+            Attendants,
+            "present",
+            _none_present,
         ),
     )
 )

@@ -20,7 +20,7 @@ import asyncio
 import random
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
@@ -48,7 +48,7 @@ from anabranch.runtime.live.agent.messenger import Messenger
 from anabranch.runtime.live.agent.outcome import Course, Outcome
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.recovery import Recorded, rebuild, snapshot
-from anabranch.runtime.live.agent.roster import Member, Phase, Roster
+from anabranch.runtime.live.agent.roster import KNOWN, Member, Phase, Roster
 from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.run_files import RunFiles, run_file_of
 from anabranch.runtime.live.agent.run_hosts import RunHosts
@@ -70,7 +70,7 @@ from anabranch.runtime.live.agent.supervisor import Supervisor
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.views import Observed, report_of, snapshot_of
 from anabranch.runtime.live.agent.warm_pool import WarmPool
-from anabranch.runtime.live.agent.watchdog import Watchdog
+from anabranch.runtime.live.agent.watchdog import Watchdog, Watched
 from anabranch.runtime.live.process.processes import ForkError, MakeProcesses
 from anabranch.runtime.live.process.run_dir import RunDir, RunFolder
 from anabranch.runtime.pipeline.definition import edges
@@ -236,7 +236,7 @@ class Agent:
         )
         self._inputs = Inputs(self.pipeline, self.boards, roster, messenger, self.course)
         self._watchdog = Watchdog(
-            roster, self.forker, run_events, partial(self.say, "agent"), self.options.hang_s
+            self._watched, self.forker, run_events, partial(self.say, "agent"), self.options.hang_s
         )
         self._dispatcher: Dispatcher = Dispatcher(
             self.starter,
@@ -258,6 +258,11 @@ class Agent:
             self.sampler.host_use,
             self._recorded.pinned,
         )
+
+    def _watched(self) -> Iterator[Watched]:
+        """Those that others may wait for. Between two processes none is silent."""
+        yield from (m for m in self.roster.living() if m.phase in KNOWN and not m.resuming)
+        yield from self.services.present
 
     # -- from outside, in the agent's thread -----------------------------------------------
 

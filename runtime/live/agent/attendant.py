@@ -31,7 +31,7 @@ from anabranch.runtime.plan.ends import Service, Split
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.status import FinalCount
-from anabranch.runtime.values.kinds import Cause, EventKind
+from anabranch.runtime.values.kinds import Cause, Ending, EventKind
 from anabranch.runtime.values.texts import carried
 
 _decode = msgspec.msgpack.Decoder(msg.FromProcess).decode
@@ -43,14 +43,26 @@ def _future() -> asyncio.Future[None]:
 
 @dataclass(slots=True)
 class Incarnation:
-    """One process of a service, from its assignment to its end."""
+    """One process of a service, from its assignment to its end. `operator`: the first of those that
+    it serves; `text`: its name."""
 
+    operator: str
+    text: str
     process: Process
     begun_s: float
     is_ready: bool = False
     goodbye: asyncio.Future[None] = field(default_factory=_future)
     ended: asyncio.Future[None] = field(default_factory=_future)
     failed: msg.Failed | None = None
+    heard_s: float = 0.0
+    """When it last said something."""
+    doubt: Ending | None = None
+    """Why the agent itself has ended it."""
+
+    @property
+    def end(self) -> Ending:
+        """How it has ended, or would if that was now."""
+        return self.doubt or how_ended(self.process)
 
 
 class Publications:
@@ -129,6 +141,12 @@ class Attendant:
     def start(self, orders: StartOrders) -> None:
         self._tasks.start(f"incarnations of {self.name}", self._lead(orders))
 
+    @property
+    def present(self) -> Incarnation | None:
+        """The process that is ready and has not ended; None if there is none."""
+        one = self._incarnation
+        return one if one is not None and one.is_ready and not one.ended.done() else None
+
     def close(self) -> None:
         """The instances have ended: it may, too."""
         self._closing = True
@@ -166,7 +184,9 @@ class Attendant:
         process = await self._starter.take(self.name)
         process.name = self.name
         self._number += 1
-        incarnation = self._incarnation = Incarnation(process, clock.monotonic())
+        incarnation = self._incarnation = Incarnation(
+            self.operators[0], self.name, process, clock.monotonic()
+        )
         ready = self._starter.expect(self._key)
         process.on_frame = lambda body: self._receive(incarnation, body)
         self._tasks.start(f"watch {self.name}", self._watch(incarnation))
@@ -209,7 +229,7 @@ class Attendant:
         process.close()
 
     def _note_death(self, incarnation: Incarnation) -> None:
-        end = how_ended(incarnation.process)
+        end = incarnation.end
         self._write(EventKind.DIED, end.how, end.cause)
         lived_s = clock.monotonic() - incarnation.begun_s
         self._deaths.note(end, self._publications.count, lived_s, busy=not incarnation.is_ready)
@@ -263,10 +283,13 @@ class Attendant:
     # -- what it says ----------------------------------------------------------------------
 
     def _receive(self, incarnation: Incarnation, body: bytes) -> None:
+        incarnation.heard_s = clock.monotonic()
         match _decode(body):
             case msg.Ready(address=address):
                 incarnation.is_ready = True
                 self._starter.note_ready(self._key, address)
+            case msg.Waits():
+                pass  # it only shows that the service lives
             case msg.Delayed():
                 self._starter.note_delayed(self._key)
             case msg.Publish(operator=operator, splits=splits):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from anabranch.runtime.live.agent.attendant import Attendant
+from anabranch.runtime.live.agent.attendant import Attendant, Incarnation
 from anabranch.runtime.live.agent.starter import StartOrders
 from anabranch.runtime.live.process.service import services_of
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -30,6 +30,13 @@ class Attendants:
     def all_over(self) -> bool:
         """Whether no process of a service runs, and none is to come."""
         return all(attendant.over.done() for attendant in self._all)
+
+    @property
+    def present(self) -> Iterator[Incarnation]:
+        """Those that are ready, and have not ended."""
+        for attendant in self._all:
+            if attendant.present is not None:
+                yield attendant.present
 
     async def start(self, orders: StartOrders) -> None:
         """Return when every service has said its address. Raises `StartError`."""

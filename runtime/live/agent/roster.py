@@ -95,6 +95,10 @@ class Member:
     """Done when it has sent its final count."""
 
     @property
+    def operator(self) -> str:
+        return self.id.operator
+
+    @property
     def text(self) -> str:
         return str(self.id)
 

@@ -1,4 +1,5 @@
-"""Looks at members that have fallen silent: stopped, at work, or hanging.
+"""Looks at processes that have fallen silent, of instances and of services such as the gateway to
+Spark: stopped, at work, or hanging.
 
 Silence proves nothing: a function of the user's may compute for an hour, and a host may have no
 processor to spare. So no process is ended for silence. What the system says of it decides:
@@ -18,11 +19,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.live.agent.roster import KNOWN, Member, Roster
 from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.process.kernel_view import ENDED, STOPPED
+from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.ports import clock
@@ -30,7 +32,8 @@ from anabranch.runtime.values.kinds import Cause, Ending, EventKind
 
 LOOK_PERIOD_S = 0.5
 SUSPECT_S = 5.0
-"""Silence after which a process is looked at; an instance says something four times a second."""
+"""Silence after which a process is looked at; an instance says something four times a second, and a
+service once."""
 WITNESS_S = 1.0
 """The same if a neighbour has received nothing from it either."""
 WITNESS_COUNTS_S = 5.0
@@ -41,9 +44,25 @@ LAG_S = 0.1
 _WORKING = "RD"
 
 
+class Watched(Protocol):
+    """One that has a process. `heard_s`: when that last said something; `doubt`: why the agent has
+    ended it."""
+
+    heard_s: float
+    doubt: Ending | None
+
+    @property
+    def process(self) -> Process | None: ...
+
+    @property
+    def operator(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+
 @dataclass(slots=True)
 class _Silence:
-    incarnation: int
     idle_since_s: float
     cpu: int = -1
     told_busy: bool = False
@@ -52,30 +71,32 @@ class _Silence:
 
 
 class Watchdog:
-    """`hang_s`: see `Options.hang_s`; `say` gets what the user should see at once."""
+    """`watched`: those that are ready, and say something from time to time. `hang_s`: see
+    `Options.hang_s`; `say` gets what the user should see at once."""
 
     def __init__(
         self,
-        roster: Roster,
+        watched: Callable[[], Iterator[Watched]],
         forker: Processes,
         run_events: RunEvents,
         say: Callable[[str], None],
         hang_s: float | None,
     ) -> None:
-        self._roster = roster
+        self._watched = watched
         self._forker = forker
         self._run_events = run_events
         self._say = say
         self._hang_s = hang_s
-        self._silences: dict[InstanceId, _Silence] = {}
-        self._suspected: dict[InstanceId, float] = {}
+        self._silences: dict[int, _Silence] = {}
+        """By the key of the process."""
+        self._suspected: dict[str, float] = {}
         self._doubted = asyncio.Event()
         self._parent_goes_s = clock.monotonic()
         """When the parent was last seen not to be stopped."""
 
     def hear(self, peer: InstanceId) -> None:
         """A neighbour has received nothing from `peer` for some time."""
-        self._suspected[peer] = clock.monotonic()
+        self._suspected[str(peer)] = clock.monotonic()
         self._doubted.set()
 
     async def watch(self) -> None:
@@ -96,17 +117,17 @@ class Watchdog:
                     raise  # otherwise it is looked at again soon
 
     def _forgive(self, lag_s: float) -> None:
-        """The agent was stopped itself, or the host was busy: that is not the members' silence."""
+        """The agent was stopped itself, or the host was busy: that is not the others' silence."""
         if lag_s > LAG_S:
-            for member in self._roster.living():
-                member.heard_s += lag_s
+            for one in self._watched():
+                one.heard_s += lag_s
 
     def _look_at_all(self, now: float) -> None:
         self._suspected = {i: t for i, t in self._suspected.items() if now - t < WITNESS_COUNTS_S}
-        silent = {m.id: m for m in self._silent(now)}
-        self._silences = {i: s for i, s in self._silences.items() if i in silent}
-        for member in silent.values():
-            self._look(member, now)
+        silent = {process.key: (one, process) for one, process in self._silent(now)}
+        self._silences = {key: s for key, s in self._silences.items() if key in silent}
+        for one, process in silent.values():
+            self._look(one, process, now)
 
     def _look_at_parent(self, now: float) -> None:
         pid = self._forker.parent_pid
@@ -117,61 +138,56 @@ class Watchdog:
             self._forker.go_on(pid)
             self._say(f"process {pid} was stopped, and gets SIGCONT")
 
-    def _silent(self, now: float) -> Iterator[Member]:
-        for member in self._roster.living():
-            if member.phase in KNOWN and not member.resuming and not member.doubt:
-                bound_s = WITNESS_S if member.id in self._suspected else SUSPECT_S
-                if now - member.heard_s > bound_s:
-                    yield member
+    def _silent(self, now: float) -> Iterator[tuple[Watched, Process]]:
+        for one in self._watched():
+            bound_s = WITNESS_S if one.text in self._suspected else SUSPECT_S
+            if one.process is not None and not one.doubt and now - one.heard_s > bound_s:
+                yield one, one.process
 
-    def _look(self, member: Member, now: float) -> None:
-        assert member.process is not None
-        silence = self._silences.get(member.id)
-        if silence is None or silence.incarnation != member.incarnation:
-            silence = self._silences[member.id] = _Silence(member.incarnation, member.heard_s)
-        silent = f"no word for {now - member.heard_s:.1f} s"
-        look = self._forker.look(member.process.pid)
+    def _look(self, one: Watched, process: Process, now: float) -> None:
+        silence = self._silences.setdefault(process.key, _Silence(one.heard_s))
+        silent = f"no word for {now - one.heard_s:.1f} s"
+        look = self._forker.look(process.pid)
         if look is not None and look.state == STOPPED:
-            self._end(member, Ending(Cause.STOPPED, "was stopped (SIGSTOP)"), silent)
+            self._end(one, process, Ending(Cause.STOPPED, "was stopped (SIGSTOP)"), silent)
             return
         if look is not None and look.state in ENDED:
             return  # its parent will reap it and tell
         if look is not None and (look.state in _WORKING or -1 < silence.cpu < look.cpu):
             silence.idle_since_s = now
-            self._tell_busy(member, silence, now, silent)
+            self._tell_busy(one, process, silence, now)
         silence.cpu = -1 if look is None else look.cpu
-        self._consider_hanging(member, silence, now)
+        self._consider_hanging(one, process, silence, now)
 
-    def _tell_busy(self, member: Member, silence: _Silence, now: float, silent: str) -> None:
-        assert member.process is not None
-        how = _how_to_see(member.process.pid)
+    def _tell_busy(self, one: Watched, process: Process, silence: _Silence, now: float) -> None:
+        told = f"no word for {now - one.heard_s:.1f} s; its process works"
         if not silence.told_busy:
-            self._write(member, EventKind.BUSY, f"{silent}; its process works")
-        elif now - member.heard_s > HANG_S and not silence.told_long:
-            told = f"{silent}; its process works; to see at what: {how}"
-            self._write(member, EventKind.BUSY_LONG, told)
+            self._write(one, EventKind.BUSY, told)
+        elif now - one.heard_s > HANG_S and not silence.told_long:
+            how = _how_to_see(process.pid)
+            self._write(one, EventKind.BUSY_LONG, f"{told}; to see at what: {how}")
             silence.told_long = True
         silence.told_busy = True
 
-    def _consider_hanging(self, member: Member, silence: _Silence, now: float) -> None:
-        assert member.process is not None
+    def _consider_hanging(
+        self, one: Watched, process: Process, silence: _Silence, now: float
+    ) -> None:
         idle_s = now - silence.idle_since_s
         idle = f"no word and no work for {idle_s:.0f} s"
         if idle_s > HANG_S and not silence.told_hang:
             silence.told_hang = True
-            how = _how_to_see(member.process.pid)
-            self._write(member, EventKind.HANGS, f"{idle}; to see where it waits: {how}")
+            how = _how_to_see(process.pid)
+            self._write(one, EventKind.HANGS, f"{idle}; to see where it waits: {how}")
         if self._hang_s is not None and idle_s > self._hang_s:
-            self._end(member, Ending(Cause.HANG, f"hung for {idle_s:.0f} s"), idle)
+            self._end(one, process, Ending(Cause.HANG, f"hung for {idle_s:.0f} s"), idle)
 
-    def _end(self, member: Member, why: Ending, seen: str) -> None:
-        assert member.process is not None
-        member.doubt = why
-        self._write(member, EventKind.ENDED_BY_FORCE, f"{seen}; it {why.how}")
-        self._forker.kill(member.process)
+    def _end(self, one: Watched, process: Process, why: Ending, seen: str) -> None:
+        one.doubt = why
+        self._write(one, EventKind.ENDED_BY_FORCE, f"{seen}; it {why.how}")
+        self._forker.kill(process)
 
-    def _write(self, member: Member, kind: EventKind, detail: str) -> None:
-        self._run_events.of(member, kind, detail)
+    def _write(self, one: Watched, kind: EventKind, detail: str) -> None:
+        self._run_events.note(one.operator, kind, detail, instance=one.text)
 
 
 def _how_to_see(pid: int) -> str:

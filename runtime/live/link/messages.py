@@ -207,7 +207,8 @@ class StaysAfterAll(Message, frozen=True, kw_only=True, tag="stays_after_all"):
 
 
 class Waits(Message, frozen=True, kw_only=True, tag="waits"):
-    """A newcomer still waits for its START; sent about once a second, instead of a status."""
+    """Of a newcomer that still waits for its START, or of a service: sent about once a second,
+    instead of a status."""
 
 
 class Delayed(Message, frozen=True, kw_only=True, tag="delayed"):

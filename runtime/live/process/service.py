@@ -20,8 +20,12 @@ from anabranch.runtime.live.process.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.live.process.processes import OwnProcess
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Service, ServiceContext, Split
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import FinalCount
 from anabranch.runtime.values.texts import original
+
+TICK_S = 1.0
+"""How often a service shows the agent that it lives."""
 
 
 def services_of(pipeline: Pipeline) -> list[tuple[Service, tuple[str, ...]]]:
@@ -50,6 +54,9 @@ async def serve(
     service, _ = services_of(pipeline)[order.index]
     context = _Context(order, pipeline, process)
     await context.attach(link_socket)
+    alive = asyncio.get_running_loop().create_task(
+        context.show_that_it_lives(), name="alive", context=clock.periodic()
+    )
     try:
         await service.serve(context)
     except Exception as error:
@@ -59,6 +66,7 @@ async def serve(
         context.link.send(FinalCount(id=service.name, operator=service.name))
         return 0
     finally:
+        alive.cancel()
         await context.part()
 
 
@@ -85,6 +93,11 @@ class _Context(ServiceContext):
         """Close the link after the other end has received everything."""
         self.link.closed.remove_done_callback(self._exit_without_agent)
         await self.link.finish()
+
+    async def show_that_it_lives(self) -> None:
+        while True:
+            self.link.send(msg.Waits())
+            await asyncio.sleep(TICK_S)
 
     def address(self, text: str) -> None:
         self.link.send(msg.Ready(address=text))

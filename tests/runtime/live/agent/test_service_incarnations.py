@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.live.agent import deaths, launch
+from anabranch.runtime.live.agent import deaths, launch, watchdog
 from anabranch.runtime.live.agent.launch import Run
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
@@ -108,6 +108,44 @@ def test_a_service_that_is_killed_goes_on_and_its_splits_count_once(tmp_path: Pa
         "lines resumed incarnation 3",
     ]
     assert [service.former_address(n) for n in (1, 2, 3)] == ["", "here", "here"]
+
+
+class Silent(Mortal):
+    """Its first process waits for a signal that never comes, and does nothing else."""
+
+    async def live(self, incarnation: int, context: ServiceContext) -> None:
+        context.address("here")
+        await asyncio.sleep(0)  # or that would not be said any more
+        if incarnation == 1:
+            signal.pause()
+        await context.ended("lines")
+        await context.closed()
+
+
+@pytest.mark.skipif(not LINUX, reason="the states of processes are read from /proc")
+def test_a_service_that_hangs_longer_than_the_user_allows_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "SUSPECT_S", 0.3)
+    report = finish(start(Silent(tmp_path), hang_s=2.0))
+    force, died, *others = told(report)
+    assert report.ok
+    assert force.startswith("lines ended by force no word and no work for")
+    assert died.startswith("lines died hung for")
+    assert others == ["lines resumed incarnation 2"]
+
+
+@pytest.mark.skipif(not LINUX, reason="the states of processes are read from /proc")
+def test_a_service_that_was_stopped_goes_on_in_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "SUSPECT_S", 0.3)
+    service = Mortal(tmp_path)
+    run = start(service)
+    os.kill(service.pid(1), signal.SIGSTOP)
+    service.pid(2)
+    until(lambda: "was stopped (SIGSTOP)" in {e.detail for e in run.snapshot().events})
+    run.stop()
 
 
 class Repentant(Mortal):

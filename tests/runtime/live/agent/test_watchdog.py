@@ -17,7 +17,6 @@ import pytest
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.live.agent import watchdog
 from anabranch.runtime.live.agent.launch import Run
-from anabranch.runtime.live.agent.roster import Phase
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.live.process import forker, kernel_view
 from anabranch.runtime.pipeline.options import Options
@@ -189,42 +188,27 @@ def test_the_stopped_parent_is_told_to_go_on() -> None:
     assert finish(run).ok
 
 
-def watching_over(roster: Any) -> watchdog.Watchdog:
+def watching_over(watched: Any) -> watchdog.Watchdog:
     processes: Any = SimpleNamespace(parent_pid=os.getpid(), look=kernel_view.look_at)
     news: Any = None
-    return watchdog.Watchdog(roster, processes, news, lambda _line: None, None)
+    return watchdog.Watchdog(watched, processes, news, lambda _line: None, None)
 
 
 def test_the_agents_own_silence_is_not_the_silence_of_others() -> None:
-    class Roster:
-        def __init__(self) -> None:
-            self.heard_s = 10.0
-
-        def living(self) -> list[Roster]:
-            return [self]
-
-    roster = Roster()
-    watching = watching_over(roster)
+    someone = SimpleNamespace(heard_s=10.0)
+    watching = watching_over(lambda: [someone])
     watching._forgive(0.05)
-    assert roster.heard_s == 10.0
+    assert someone.heard_s == 10.0
     watching._forgive(3.0)
-    assert roster.heard_s == 13.0
+    assert someone.heard_s == 13.0
 
 
 async def test_an_agent_that_was_stopped_itself_does_not_count_that_time() -> None:
     """As when all of a run is stopped for half a minute and the agent is the first to go on: the
     others are still seen stopped, and were silent for long."""
 
-    class Someone:
-        phase = Phase.GONE
-        heard_s = 0.0
-
-    class Roster:
-        def living(self) -> list[Someone]:
-            return [someone]
-
-    someone = Someone()
-    watching = asyncio.create_task(watching_over(Roster()).watch())
+    someone = SimpleNamespace(heard_s=0.0, process=None, text="someone.0")
+    watching = asyncio.create_task(watching_over(lambda: [someone]).watch())
     await asyncio.sleep(0)
     began_s = time.monotonic()
     while time.monotonic() < began_s + 1.0:

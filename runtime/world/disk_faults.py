@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -139,7 +140,7 @@ class ByChance(DiskFaults):
     """Each call meets each kind of fault with the probability given. `aimed`: how probable it is
     that the process is killed when it tries again what found no room, or syncs what it has renamed.
     `sync_s`: mean seconds that something beside the loop takes. `quiet`: nothing more goes
-    wrong."""
+    wrong. `spares`: asked whether a process that is to be killed is not."""
 
     rng: random.Random
     full: float = 0.0
@@ -149,6 +150,7 @@ class ByChance(DiskFaults):
     aimed: float = 0.0
     sync_s: float = 0.0
     quiet: bool = False
+    spares: Callable[[str], bool] = lambda process: False
     met: dict[str, int] = field(default_factory=dict)
     """How often, by kind."""
     _is_aimed_at: bool = False
@@ -159,7 +161,8 @@ class ByChance(DiskFaults):
         rng = self.rng
         aimed_at = self._is_aimed_at and call in ("append", "extend", "sync_folder")
         self._is_aimed_at = call == "rename" or (self._is_aimed_at and not aimed_at)
-        if rng.random() < self.killed or (aimed_at and rng.random() < self.aimed):
+        is_hit = rng.random() < self.killed or (aimed_at and rng.random() < self.aimed)
+        if is_hit and not self.spares(process):
             return self._met("killed", Blow(after=self._part(call, size)))
         if call in ("append", "extend", "make") and rng.random() < self.full:
             self._is_aimed_at = True

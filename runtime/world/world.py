@@ -27,7 +27,7 @@ from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.world.agent_disk import GIVEN_UP, LATE_TRIES_MAX, PAUSE_S, REFUSED, ByOwner
 from anabranch.runtime.world.clock import BEGAN_WALL_S, VirtualClock
 from anabranch.runtime.world.disk import Killed
-from anabranch.runtime.world.disk_faults import NO_FAULTS, DiskFaults, SomeOf
+from anabranch.runtime.world.disk_faults import NO_FAULTS, ByChance, DiskFaults, SomeOf
 from anabranch.runtime.world.guests import Guest
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.loop import VirtualLoop
@@ -115,6 +115,8 @@ class World(Surroundings):
             self.rng("troubles"),
             observer,
         )
+        if isinstance(disk_faults, ByChance):
+            disk_faults.spares = self._spares
         self._rest_at_s = rest_at_s
         self._guests = guests
         self._hosts = hosts
@@ -211,6 +213,10 @@ class World(Surroundings):
         """Of the agent, in a call to its disk."""
         self._agent_died = True
         of_agent.kill()
+
+    def _spares(self, process: str) -> bool:
+        """Deaths in calls to the disk count as all others."""
+        return self.troubles.spares(self.processes.of_store(process))
 
     def _spares_agent(self) -> bool:
         return self.timeline.now >= self._safe_from_s or self._is_complete()

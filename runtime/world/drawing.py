@@ -84,6 +84,8 @@ SERVICE_HANGS_SHARE = 0.3
 """Of the worlds with a service in which processes may die: that hangs."""
 HANGS_REST_S = 40.0
 """More time to come to rest where processes hang: it takes seconds until that is noticed."""
+EARLY_SHARE = 0.05
+"""Of halts and hangs: they may come before the run has begun, which gives it up."""
 HANGS_EACH_MAX = 2
 """Of one instance: with more, a run would be given up too often."""
 
@@ -487,6 +489,7 @@ def hanging(trial: Trial) -> Trial:
         spins=rng.choice((0.0, 1.0, 4.0)),
         parent_stops=rng.choice((0.0, 0.0, 2.0)),
         service_hangs=rng.choice((2.0, 6.0)) if trial.scene.served else 0.0,
+        early=EARLY_SHARE,
         kills_each_max=HANGS_EACH_MAX,
     )
     return replace(trial, troubles=troubles)

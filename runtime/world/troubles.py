@@ -40,12 +40,13 @@ class Troubles:
     computes, `hangs` of one that waits for ever, `service_hangs` of one that runs a service and is
     stopped or waits for ever, `parent_stops` of the process that all are forked
     from. `*_s`: at most how long. What is cut may be half open for so long: one end knows nothing.
-    `aimed`: the share of kills that hit an instance in the middle of an operation, if there is one,
-    or an instance of the operator `prey`. `sudden`: how probable it is that a step of an operation
-    on the graph is followed by the death of its process, within `SUDDEN_S`; the share `at_once` of
-    these deaths comes before the step is in the journal. `kills_each_max`: of one instance, `halts`
-    and `hangs` included. One that is killed again and again fails the run in the end, or takes what
-    it works on for the reason."""
+    `early`: the share of halts and hangs that may come before the run has begun, which it is then
+    given up for. `aimed`: the share of kills that hit an instance in the middle of an operation, if
+    there is one, or an instance of the operator `prey`. `sudden`: how probable it is that a step of
+    an operation on the graph is followed by the death of its process, within `SUDDEN_S`; the share
+    `at_once` of these deaths comes before the step is in the journal. `kills_each_max`: of one
+    instance, `halts` and `hangs` included. One that is killed again and again fails the
+    run in the end, or takes what it works on for the reason."""
 
     until_s: float = 0.0
     kills: float = 0.0
@@ -72,6 +73,7 @@ class Troubles:
     hangs: float = 0.0
     service_hangs: float = 0.0
     parent_stops: float = 0.0
+    early: float = 1.0
     kills_each_max: float = math.inf
 
     @property
@@ -111,6 +113,8 @@ class TroubleMaker:
         observer: Observer | None = None,
     ) -> None:
         self.done: Counter[str] = Counter()
+        self.has_begun: Callable[[], bool] = lambda: True
+        """Whether all first instances have been ready."""
         self._troubles = troubles
         self._processes = processes
         self._network = network
@@ -190,16 +194,22 @@ class TroubleMaker:
         self._processes.kill_now(process)
 
     def _halt(self) -> str:
-        return self._strike(self._process(), lambda one: one.stop(math.inf), "is stopped")
+        return self._silence(self._process(), hangs=False)
 
     def _hang(self) -> str:
-        return self._strike(self._process(), WorldProcess.hang, "hangs")
+        return self._silence(self._process(), hangs=True)
 
     def _hang_service(self) -> str:
         process = self._process(lambda one: one.is_service)
-        if self._rng.random() < 0.5:
-            return self._strike(process, lambda one: one.stop(math.inf), "is stopped")
-        return self._strike(process, WorldProcess.hang, "hangs")
+        return self._silence(process, hangs=self._rng.random() < 0.5)
+
+    def _silence(self, process: WorldProcess | None, *, hangs: bool) -> str:
+        """For good."""
+        if not self.has_begun() and self._rng.random() >= self._troubles.early:
+            return ""
+        if hangs:
+            return self._strike(process, WorldProcess.hang, "hangs")
+        return self._strike(process, lambda one: one.stop(math.inf), "is stopped")
 
     def _strike(
         self, process: WorldProcess | None, blow: Callable[[WorldProcess], None], how: str

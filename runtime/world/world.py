@@ -115,6 +115,7 @@ class World(Surroundings):
             self.rng("troubles"),
             observer,
         )
+        self.troubles.has_begun = self._has_begun
         if isinstance(disk_faults, ByChance):
             disk_faults.spares = self._spares
         self._rest_at_s = rest_at_s
@@ -213,6 +214,9 @@ class World(Surroundings):
         """Of the agent, in a call to its disk."""
         self._agent_died = True
         of_agent.kill()
+
+    def _has_begun(self) -> bool:
+        return self._agent is not None and self._agent.course.started.done()
 
     def _spares(self, process: str) -> bool:
         """Deaths in calls to the disk count as all others."""

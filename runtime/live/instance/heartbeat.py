@@ -4,7 +4,7 @@ An instance counts silence in ticks of its own event loop, and each tick counts 
 an instance that could not listen, because of a long call of a function or a busy host, does not
 suspect its neighbours. A suspicion ends no process: the agent looks at the process itself
 (`anabranch.runtime.live.agent.watchdog`). An instance also reports itself to the agent: in each
-tick if it is a newcomer that waits for its START, otherwise more often."""
+tick if it has not begun or only waits to end, otherwise more often."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.protocol.states import Idle
 from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
 from anabranch.runtime.live.instance.membership import Membership
 from anabranch.runtime.live.link.messages import Suspect, Waits
@@ -25,14 +24,20 @@ many."""
 
 
 class Heartbeat:
-    """`tell`: sends a message to the agent."""
+    """`tell`: sends a message to the agent. `has_begun`: whether the instance processes, and tells
+    how far it is: not so before its START, nor if a next incarnation finds its work done."""
 
     def __init__(
-        self, membership: Membership, neighbourhood: Neighbourhood, tell: Callable[[Any], None]
+        self,
+        membership: Membership,
+        neighbourhood: Neighbourhood,
+        tell: Callable[[Any], None],
+        has_begun: Callable[[], bool],
     ) -> None:
         self._membership = membership
         self._neighbourhood = neighbourhood
         self._tell = tell
+        self._has_begun = has_begun
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -42,8 +47,14 @@ class Heartbeat:
             before, at = at, loop.time()
             self.tick(min(at - before, TICK_S))
 
+    async def while_it_parts(self) -> None:
+        """It has nothing to do but to wait, perhaps for long, for what neighbours acknowledge."""
+        while True:
+            self._tell(Waits())
+            await asyncio.sleep(TICK_S)
+
     def tick(self, seconds: float) -> None:
-        if isinstance(self._membership.state, Idle):
+        if not self._has_begun():
             self._tell(Waits())
         neighbours = self._membership.neighbours
         for channel in self._neighbourhood.channels:

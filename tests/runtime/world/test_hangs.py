@@ -74,6 +74,14 @@ def test_a_newcomer_that_waits_for_its_start_does_not_hang() -> None:
     assert (found.verdict, found.reason) == (WorldVerdict.VALID, "")
 
 
+def test_an_instance_that_waits_at_its_end_does_not_hang() -> None:
+    """The one behind it waits for newcomers, and two of its predecessors have nothing to do but to
+    hear that it knows of their end: they were ended six times, and the run with them."""
+    found = judged(drawn(188))
+    assert (found.verdict, found.reason) == (WorldVerdict.VALID, "")
+    assert found.happened["halts"] > 0
+
+
 @pytest.mark.parametrize(
     "seed",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ import anabranch as ab
 from anabranch.runtime.live.instance import heartbeat
 from anabranch.runtime.live.instance.heartbeat import SUSPECT_S, TICK_S, Heartbeat
 from anabranch.runtime.live.instance.instance import Instance
-from anabranch.runtime.live.link.messages import Suspect
+from anabranch.runtime.live.link.messages import Suspect, Waits
 from anabranch.runtime.reporting.status import id_from_wire
 from tests.runtime.live.instance.test_keyed_watermarks import Spoken
 from tests.runtime.network import Kept, Network
@@ -28,6 +29,15 @@ async def begun(tmp_path: Path, source: Spoken) -> Network:
     return network
 
 
+def heartbeat_of(instance: Instance) -> Heartbeat:
+    return Heartbeat(
+        instance.membership,
+        instance.neighbourhood,
+        instance.agent_client.send,
+        has_begun=instance.lifetime.began.is_set,
+    )
+
+
 def suspects(network: Network, instance: Instance, seconds: list[float]) -> list[str]:
     """Whom an instance suspects after ticks of these lengths in which nothing is heard."""
     told: list[str] = []
@@ -37,7 +47,7 @@ def suspects(network: Network, instance: Instance, seconds: list[float]) -> list
             told.append(str(id_from_wire(message.peer)))
 
     network.take = take  # type: ignore[method-assign, assignment]
-    heartbeat = Heartbeat(instance.membership, instance.neighbourhood, instance.agent_client.send)
+    heartbeat = heartbeat_of(instance)
     for tick in seconds:
         heartbeat.tick(tick)
     del network.take
@@ -83,9 +93,29 @@ async def test_who_was_kept_from_listening_blames_nobody_for_it(
     monkeypatch.setattr(heartbeat, "TICK_S", 0.01)
     counted: list[float] = []
     monkeypatch.setattr(Heartbeat, "tick", lambda _, seconds: counted.append(seconds))
-    task = asyncio.create_task(Heartbeat(*cast(Any, (None,) * 3)).run())
+    task = asyncio.create_task(Heartbeat(*cast(Any, (None,) * 4)).run())
     await asyncio.sleep(0)
     _ = [sum(range(10**6)) for _ in range(20)]  # in which the loop hears nothing
     await eventually(lambda: len(counted) >= 3)
     task.cancel()
     assert max(counted) <= 0.01
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_instance_that_has_not_begun_shows_that_it_lives(begun: bool) -> None:
+    """Such as the next incarnation of one whose work is done: it tells of no work."""
+    told: list[object] = []
+    nothing: Any = SimpleNamespace(neighbours=(), channels=())
+    Heartbeat(nothing, nothing, told.append, has_begun=lambda: begun).tick(TICK_S)
+    assert told == [Waits()] * (not begun)
+
+
+@in_virtual_time
+async def test_an_instance_that_only_waits_to_end_shows_that_it_lives() -> None:
+    told: list[object] = []
+    nothing: Any = None
+    heartbeat = Heartbeat(nothing, nothing, told.append, has_begun=lambda: True)
+    parting = asyncio.create_task(heartbeat.while_it_parts())
+    await asyncio.sleep(5 * TICK_S)
+    parting.cancel()
+    assert told.count(Waits()) >= 5

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.live.agent import roster, run_journal, state_dir
+from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.live.agent.drains import Drains
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.roster import Member, Roster
@@ -153,3 +154,12 @@ LAPSES = (
         crashes="all",
     ),
 )
+
+SERVICES_NOT_WATCHED = Lapse(
+    "services not watched",
+    "the agent looks at no service that has fallen silent, such as the gateway to Spark",
+    Attendants,
+    "present",
+    lambda _right: property(lambda attendants: iter(())),
+)
+"""Shows only where a pipeline has a service."""

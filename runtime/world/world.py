@@ -115,9 +115,7 @@ class World(Surroundings):
             self.rng("troubles"),
             observer,
         )
-        self.troubles.has_begun = self._has_begun
-        if isinstance(disk_faults, ByChance):
-            disk_faults.spares = self._spares
+        self._tell_troubles(disk_faults)
         self._rest_at_s = rest_at_s
         self._guests = guests
         self._hosts = hosts
@@ -214,6 +212,12 @@ class World(Surroundings):
         """Of the agent, in a call to its disk."""
         self._agent_died = True
         of_agent.kill()
+
+    def _tell_troubles(self, of_disk: DiskFaults) -> None:
+        """What they must know of the world."""
+        self.troubles.has_begun = self._has_begun
+        if isinstance(of_disk, ByChance):
+            of_disk.spares = self._spares
 
     def _has_begun(self) -> bool:
         return self._agent is not None and self._agent.course.started.done()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.plan.ends import Chunk
 from anabranch.runtime.world.lapses import Lapse
+from anabranch.runtime.world.lapses_of_the_agent import SERVICES_NOT_WATCHED
 from anabranch.spark_bridge.collecting import _CollectedStream
 from anabranch.spark_bridge.feed_register import Committed, FeedRegister, Record
 from anabranch.spark_bridge.feeding import Feed
@@ -67,11 +68,7 @@ def _removed_at_once(read: Method) -> Method:
     return wrong
 
 
-def _none_present(_right: Any) -> Any:
-    return property(lambda attendants: iter(()))
-
-
-LAPSES = tuple(
+_OF_BOTH_ENDS = tuple(
     Lapse(name, what, of, attribute, make, SPARK, "all")
     for name, what, of, attribute, make in (
         (
@@ -123,12 +120,6 @@ LAPSES = tuple(
             "read",
             _removed_at_once,
         ),
-        (
-            "gateway not watched",
-            "the agent looks at no gateway that has fallen silent",
-            Attendants,
-            "present",
-            _none_present,
-        ),
     )
 )
+LAPSES = (*_OF_BOTH_ENDS, replace(SERVICES_NOT_WATCHED, scene=SPARK, crashes="all"))

@@ -46,7 +46,8 @@ class Follower:
         return self._err.read_text()
 
     def numbers(self) -> list[int]:
-        found = [line for line in self.out.splitlines() if "number " in line]
+        whole = self.out.rpartition("\n")[0].splitlines()
+        found = [line for line in whole if "number " in line]
         return [int(line.rpartition(" ")[2]) for line in found]
 
 
@@ -61,7 +62,10 @@ def following(folder: Path, *words: str) -> Iterator[Follower]:
 
 
 @pytest.mark.slow
-def test_it_goes_on_over_a_restart_of_the_agent_and_ends_with_the_pipeline(tmp_path: Path) -> None:
+def test_it_goes_on_over_a_restart_of_the_agent_and_ends_with_the_pipeline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # as in images of containers: lines stay whole
     with agents(tmp_path) as started:
         a = AgentProcess(tmp_path, "a")
         started.append(a)

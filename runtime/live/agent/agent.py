@@ -515,6 +515,8 @@ class Agent:
 
 
 def _show(_name: str, line: str) -> None:
-    """What instances print goes to the user's standard error, whole lines at a time."""
+    """What instances print goes to the user's standard error, whole lines at a time: one write
+    each, since with PYTHONUNBUFFERED `print` would write the end of the line by itself."""
     if sys.stderr is not None:
-        print(line, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

@@ -28,4 +28,5 @@ class AgentLog:
         else:
             text = f"{self._host}: {text}"
         with suppress(OSError):  # a reader that is gone, or a full disk, ends no agent
-            print(text, file=self.out, flush=True)
+            self.out.write(f"{text}\n")
+            self.out.flush()

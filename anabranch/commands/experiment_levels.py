@@ -122,8 +122,8 @@ def dematteis2017(
 
     \b
     model      tuple by tuple, without protocol; six minutes of processor time for 20 seeds
-    simulated  the runtime in virtual time; with load b forty minutes of processor time, with
-               --quick four
+    simulated  the runtime in virtual time; with load b two hours of processor time, with
+               --quick fifteen minutes, six of them for load a
     live       processes of this machine; with load b 17 minutes, with --quick two
     """
     from anabranch.dematteis_pictures import draw_figures

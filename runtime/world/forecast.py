@@ -139,12 +139,12 @@ class Forecasting(Surroundings):
         running = asyncio.ensure_future(agent.run())
         either: list[asyncio.Future[Any]] = [agent.course.started, running]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        at_s = every_s
-        while at_s <= seconds and not running.done():
-            await asyncio.sleep(max(0.0, at_s - self.now_s))
+        for number in range(1, whole_steps(seconds, every_s) + 1):
+            if running.done():
+                break
+            await asyncio.sleep(max(0.0, number * every_s - self.now_s))
             self._check_policies()
             look()
-            at_s += every_s
         if running.done():
             report = agent.report(running.result())
             raise WorldError(f"{report.failure}\n{report.failure_detail}")
@@ -154,6 +154,11 @@ class Forecasting(Surroundings):
         for event in self.agent.recorder.events:
             if event.kind is EventKind.POLICY_FAILED:
                 raise PolicyError(event.detail)
+
+
+def whole_steps(seconds: float, every_s: float) -> int:
+    """A step that lacks no more than a rounding is whole."""
+    return int(seconds / every_s * (1 + 1e-9))
 
 
 def forecast(

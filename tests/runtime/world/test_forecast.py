@@ -18,8 +18,9 @@ from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import items
-from anabranch.runtime.world.forecast import forecast
+from anabranch.runtime.world.forecast import Forecasting, forecast
 from anabranch.runtime.world.forecast_values import Arrivals, Cost, Forecast, look_s_for
+from anabranch.runtime.world.processes import Host
 
 SCALE = Scale(max_instances=8)
 
@@ -101,6 +102,14 @@ def test_without_load_nothing_happens() -> None:
     assert set(found.courses["work"].instances) == {1}
     assert found.delivered["out"] == 0
     assert set(found.courses["out"].p99_ms) == {None}
+
+
+def test_a_run_is_looked_at_in_each_step_also_if_a_step_cannot_be_written_in_binary() -> None:
+    free = dict.fromkeys(("lines", "work", "out"), Cost())
+    world = Forecasting(pipeline(None), free, steady(0, 60), seed=0, hosts=[Host(1.0)])
+    looked_at: list[float] = []
+    world.run(60.0, 0.1, lambda: looked_at.append(world.now_s))
+    assert looked_at == pytest.approx([0.1 * number for number in range(1, 601)])
 
 
 def test_instances_share_the_processors_that_there_are() -> None:

@@ -129,10 +129,9 @@ def test_an_operator_keeps_the_number_it_was_scaled_to_when_its_run_was_killed_a
         asked("submit", *numbers(tmp_path / "mine"), "--to", a.address, "--json")
         until(lambda: read(a) > 0)
         scale, at = ["scale", "counted", "up"], ["--at", a.address]
-        told = called(*scale, "2", *at)
-        assert told.stdout.endswith(
-            " on a: up has 2 instances, and keeps them until it is told `auto`\n"
-        )
+        until(lambda: called(*scale, "2", *at).returncode == 0)
+        told = called(*scale, "2", *at).stdout
+        assert told.endswith(" on a: up has 2 instances, and keeps them until it is told `auto`\n")
         os.kill(only(a)["pid"], signal.SIGKILL)
         until(lambda: only(a)["starts"] == 2 and read(a) > 0)
 
@@ -143,6 +142,7 @@ def test_an_operator_keeps_the_number_it_was_scaled_to_when_its_run_was_killed_a
 
         until(lambda: (up()["pinned"], up()["instances"]) == (2, 2))
         assert "  up: 2 instances (2 by `anabranch scale`), load " in called("status", *at).stdout
+        until(lambda: called(*scale, "1", *at).returncode == 0)
         assert asked(*scale, "1", *at, "--json")["instances"] == 1
         assert asked(*scale, "auto", *at, "--json")["reached"]
         assert up()["pinned"] is None

@@ -15,6 +15,7 @@ NOTED_S = 15.0
 REACHED_S = 30.0
 """For instances to come and leave; they may take longer."""
 LOOK_EVERY_S = 0.25
+FIGURES_S = 5.0
 
 
 async def scaled(one: Attended, host: str, operator: str, n: int | None) -> ScaleOutcome:
@@ -30,7 +31,7 @@ async def scaled(one: Attended, host: str, operator: str, n: int | None) -> Scal
         raise PipelineRefused(f"{one.id}: {refused}")
     until, told = clock.monotonic() + REACHED_S, dict[str, Any]()
     while True:
-        figures = await process.ask(LOOK_EVERY_S + 2.0)
+        figures = await process.ask(FIGURES_S)
         told = _of(operator, figures) or told
         if told and (n is None or _is_reached(told, n)):
             return ScaleOutcome(one.id, host, operator, n, told["instances"], True)

@@ -260,7 +260,6 @@ async def test_a_version_that_runs_is_not_started_twice_and_one_that_has_ended_i
 async def test_an_operator_is_scaled_when_its_run_says_that_it_has_so_many_instances(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scaled, "REACHED_S", 0.5)
     async with host(tmp_path) as there:
         begun = await there.submit(*bundle())
         for wanted, instances in ((4, 4), (None, 1)):
@@ -269,6 +268,7 @@ async def test_an_operator_is_scaled_when_its_run_says_that_it_has_so_many_insta
         with pytest.raises(PipelineRefused, match=f"{begun.id}: there is no operator 'wrok'"):
             await there.scale("a", "wrok", 4)
         await there.submit(*bundle("# stuck", name="b"))
+        monkeypatch.setattr(scaled, "REACHED_S", 0.5)
         told = await there.scale("b", "work", 4)
         assert (told.instances, told.reached, told.why) == (1, False, "no room")
         await there.stop("b", at_once=False)

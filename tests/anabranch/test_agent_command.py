@@ -105,7 +105,8 @@ def test_the_table_of_hosts_has_a_line_for_each_and_says_which_one_is_asked(tmp_
         shown = called("hosts", "--at", a.address, cwd=tmp_path)
         assert shown.returncode == 0
         head, line, last = shown.stdout.splitlines()
-        assert head.split()[:4] == ["host", "state", "for", "region"]
+        assert head.split()[:5] == ["host", "state", "for", "probe", "region"]
+        assert line.split()[5:7] == ["-", "plant-2"]  # it does not probe itself
         assert line.startswith("a *   alive")
         assert "plant-2" in line
         assert line.endswith("camera=north")

@@ -109,7 +109,7 @@ def test_a_run_is_looked_at_in_each_step_also_if_a_step_cannot_be_written_in_bin
     world = Forecasting(pipeline(None), free, steady(0, 60), seed=0, hosts=[Host(1.0)])
     looked_at: list[float] = []
     world.run(60.0, 0.1, lambda: looked_at.append(world.now_s))
-    assert looked_at == pytest.approx([0.1 * number for number in range(1, 601)])
+    assert looked_at == pytest.approx([0.1 * n for n in range(1, 601)], abs=0.01)
 
 
 def test_instances_share_the_processors_that_there_are() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ import msgspec
 
 from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.ports.disk import store
+from anabranch.runtime.storage.python_files import AppendedFile, ReadFile
 from anabranch.runtime.values.checks import PipelineError
 
 FORMAT = 2
@@ -145,37 +145,45 @@ def write(path: Path, head: SavepointHead, rows: Iterable[tuple[str, Columns]]) 
     """`rows`: of which file, in any order. Takes the place of a savepoint that is there. Raises
     `SavepointError` if something else is, `OSError` with a path if the disk refuses; nothing
     is left of it then."""
-    if path.exists() and not is_savepoint(path):
+    disk = store()
+    if disk.exists(path) and not is_savepoint(path):
         raise SavepointError(
             f"savepoint {str(path)!r}: something else has that name; move it away, and resume the "
             "run"
         )
     draft, old = path.with_name(f"{path.name}.new"), path.with_name(f"{path.name}.old")
     for left in (draft, old):
-        shutil.rmtree(left, ignore_errors=True)
+        _clear_away(left)
     try:
         _write_draft(draft, head, rows)
     except BaseException as error:
-        shutil.rmtree(draft, ignore_errors=True)
+        _clear_away(draft)
         if not isinstance(error, OSError):
             raise
         why = os.strerror(error.errno) if error.errno else str(error)  # Arrow says it twice
         raise OSError(error.errno, why, error.filename or str(path)) from error
-    with contextlib.suppress(FileNotFoundError):
-        path.rename(old)
-    draft.rename(path)
-    store().sync_folder(path.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    if disk.exists(path):
+        disk.rename(path, old)
+    disk.rename(draft, path)
+    disk.sync_folder(path.parent)
+    _clear_away(old)
+
+
+def _clear_away(folder: Path) -> None:
+    """As far as that goes: what is left is in nothing's way but a savepoint's."""
+    with contextlib.suppress(OSError):
+        if store().is_folder(folder):
+            store().remove_folder(folder)
 
 
 def _write_draft(draft: Path, head: SavepointHead, rows: Iterable[tuple[str, Columns]]) -> None:
-    draft.mkdir(mode=0o700, parents=True)
+    store().make_folder(draft, 0o700, parents=True)
     counts = _write_tables(draft, rows)
     files = {name: _looked_at(_file(draft, name), n) for name, n in counts.items()}
     sealed = msgspec.structs.replace(head, files=files).sealed
-    (draft / HEAD).write_bytes(msgspec.json.format(msgspec.json.encode(sealed), indent=2))
-    for file in draft.iterdir():
-        _sync(file)
+    with AppendedFile(draft / HEAD) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(sealed), indent=2))
+        file.sync()
     store().sync_folder(draft)
 
 
@@ -186,15 +194,19 @@ def _write_tables(folder: Path, rows: Iterable[tuple[str, Columns]]) -> dict[str
 
     counts = dict.fromkeys(TABLES, 0)
     schemas = {name: _schema(name) for name in TABLES}
-    with contextlib.ExitStack() as open_files:
-        writers = {
-            name: open_files.enter_context(pq.ParquetWriter(_file(folder, name), schema))
-            for name, schema in schemas.items()
-        }
-        for name, columns in rows:
-            batch = pa.RecordBatch.from_pydict(columns, schema=schemas[name])
-            writers[name].write_batch(batch)
-            counts[name] += batch.num_rows
+    with contextlib.ExitStack() as opened:
+        files = {name: opened.enter_context(AppendedFile(_file(folder, name))) for name in TABLES}
+        with contextlib.ExitStack() as writing:
+            writers = {
+                name: writing.enter_context(pq.ParquetWriter(files[name], schema))
+                for name, schema in schemas.items()
+            }
+            for name, columns in rows:
+                batch = pa.RecordBatch.from_pydict(columns, schema=schemas[name])
+                writers[name].write_batch(batch)
+                counts[name] += batch.num_rows
+        for file in files.values():
+            file.sync()
     return counts
 
 
@@ -218,18 +230,10 @@ def _file(folder: Path, name: str) -> Path:
 
 def _looked_at(path: Path, rows: int) -> SavepointFile:
     crc = size = 0
-    with path.open("rb") as file:
+    with ReadFile(path) as file:
         while data := file.read(_READ_BYTES):
             crc, size = zlib.crc32(data, crc), size + len(data)
     return SavepointFile(rows, size, crc)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -245,8 +249,9 @@ class Savepoint:
     def rows(self, name: str) -> Iterator[Columns]:
         import pyarrow.parquet as pq
 
-        for batch in pq.ParquetFile(_file(self.path, name)).iter_batches(ROWS_AT_ONCE):
-            yield batch.to_pydict()
+        with ReadFile(_file(self.path, name)) as file:
+            for batch in pq.ParquetFile(file).iter_batches(ROWS_AT_ONCE):
+                yield batch.to_pydict()
 
     def each(self, name: str) -> Iterator[dict[str, Any]]:
         """The rows of a file, one by one."""
@@ -256,7 +261,7 @@ class Savepoint:
 
 
 def is_savepoint(path: Path) -> bool:
-    return (path / HEAD).is_file()
+    return store().is_file(path / HEAD)
 
 
 def read(path: Path, *, state_format: int) -> Savepoint:
@@ -276,7 +281,7 @@ def read(path: Path, *, state_format: int) -> Savepoint:
 
 def _head(path: Path, state_format: int) -> SavepointHead:
     try:
-        said = msgspec.json.decode((path / HEAD).read_bytes(), type=dict[str, Any])
+        said = msgspec.json.decode(store().read(path / HEAD), type=dict[str, Any])
         found = (said["format"], said["state_format"])
     except (msgspec.DecodeError, KeyError) as error:
         raise _damaged(path, HEAD, str(error)) from None

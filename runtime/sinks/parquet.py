@@ -20,7 +20,8 @@ from typing import Any
 from anabranch.runtime.columns.schemas import Schema, SchemaError, arrow_schema, check_schema
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
 from anabranch.runtime.ports import clock
-from anabranch.runtime.ports.disk import store, write_whole
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.storage.replaced import replace_file
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.path_names import path_of
 from anabranch.runtime.values.working_folder import absolute
@@ -32,6 +33,7 @@ WITHOUT_PYARROW = (
 )
 _DRAFT = ".draft"
 _TAG_FILE = "parquet-run"
+_TAG_LOCK = "parquet-run.lock"
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Parquet(Sink):
         """Make the folder; raises errors that name it if it holds something already."""
         self._check_package()
         try:
-            self.folder.mkdir(exist_ok=True)
-            held = [name for name in os.listdir(self.folder) if not name.startswith(".")]
+            store().make_folder(self.folder)
+            held = [name for name in store().names(self.folder) if not name.startswith(".")]
         except OSError as error:
             raise OSError(
                 error.errno, f"cannot write results: {error.strerror}", str(self.folder)
@@ -64,7 +66,7 @@ class Parquet(Sink):
 
     def prepare_to_resume(self) -> None:
         self._check_package()
-        if not self.folder.is_dir():
+        if not store().is_folder(self.folder):
             raise FileNotFoundError(
                 errno.ENOENT,
                 "cannot go on writing results: the folder is gone; put it back, or begin a new run",
@@ -138,7 +140,7 @@ class ParquetWriter(ExactWriter):
         self._schema = sink.arrow_schema()
         self._stem = f"{_run_tag(context.lasting_dir)}-{context.instance}-"
         for name in self._names(f".{self._stem}", _DRAFT):
-            (self._folder / name).unlink(missing_ok=True)
+            store().remove(self._folder / name)
 
     def stage(self, tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
         """The whole file."""
@@ -152,25 +154,24 @@ class ParquetWriter(ExactWriter):
         return max((int(number) for number in numbers if number.isdigit()), default=0)
 
     def _write_file(self, stem: str, data: bytes) -> None:
-        draft = self._folder / f".{stem}{_DRAFT}"
+        disk, draft = store(), self._folder / f".{stem}{_DRAFT}"
         try:
-            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-            try:
-                write_whole(fd, data)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            os.replace(draft, self._folder / f"{stem}{SUFFIX}")
-            store().sync_folder(self._folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+            with contextlib.closing(disk.open(draft, flags, 0o666)) as file:
+                file.append(data)
+                file.sync()
+            disk.rename(draft, self._folder / f"{stem}{SUFFIX}")
+            disk.sync_folder(self._folder)
         except OSError as error:
             with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
+                disk.remove(draft)
             raise OSError(
                 error.errno, f"cannot write results: {error.strerror}", self._shown
             ) from error
 
     def _names(self, begin: str, end: str) -> list[str]:
-        return [n for n in os.listdir(self._folder) if n.startswith(begin) and n.endswith(end)]
+        names = store().names(self._folder)
+        return [n for n in names if n.startswith(begin) and n.endswith(end)]
 
 
 def file_of(tuples: list[Any], schema: Any) -> tuple[bytes, list[DeadLetter]]:
@@ -199,16 +200,12 @@ def _written(schema: Any) -> Any:
 
 
 def _run_tag(folder: Path) -> str:
-    """A name that all instances of a run agree on, whichever comes first, and no other run has."""
-    path = folder / _TAG_FILE
-    with contextlib.suppress(FileNotFoundError):
-        return path.read_text("ascii")
-    draft = folder / f"{_TAG_FILE}.{clock.secret(4).hex()}"
-    draft.write_text(clock.secret(4).hex(), "ascii")
-    try:
-        # A link, unlike a rename, fails if another instance was faster.
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, path)
-    finally:
-        draft.unlink()
-    return path.read_text("ascii")
+    """A name that all instances of a run agree on, whichever comes first, and no other run has. It
+    is on the disk: without it the next incarnation would not know its files again."""
+    disk, path = store(), folder / _TAG_FILE
+    if not disk.exists(path):
+        with contextlib.closing(disk.open(folder / _TAG_LOCK, os.O_RDWR | os.O_CREAT)) as lock:
+            lock.lock(wait=True)
+            if not disk.exists(path):  # no other instance was faster
+                replace_file(path, clock.secret(4).hex().encode())
+    return disk.read(path).decode("ascii")

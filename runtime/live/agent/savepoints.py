@@ -12,6 +12,7 @@ A run that begins from a savepoint puts the part of each founder beside its jour
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.plan.spec import Span
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Columns, Savepoint, SavepointError
 from anabranch.runtime.savepoint.inputs import INPUT_ADVICE, Position, is_backfill, rows_of_files
@@ -215,7 +217,8 @@ def _of_operator(run: Stopped, place: int, operator: Operator) -> Iterator[tuple
 
 def _journals(folder: Path, place: int) -> list[Path]:
     """Of the operator at this place, one for each instance."""
-    names = {path.name.rpartition(".")[0] for path in folder.glob(f"{place}.*.journal.[0-9]*")}
+    numbered = fnmatch.filter(store().names(folder), f"{place}.*.journal.[0-9]*")
+    names = {name.rpartition(".")[0] for name in numbered}
     return [folder / name for name in sorted(names)]
 
 

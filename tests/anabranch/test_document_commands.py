@@ -64,7 +64,8 @@ def test_a_command_is_one_that_there_is(
     monkeypatch.chdir(tmp_path)
     Path("FOLDER").mkdir()
     _, *words = words_of(command)
-    group, name = click.Context(main, info_name="anabranch"), ""
+    # With its settings: what it answers about options first, it keeps.
+    group, name = click.Context(main, info_name="anabranch", **main.context_settings), ""
     reached: click.Command = main
     while isinstance(reached, click.Group) and words and not words[0].startswith("-"):
         name, *words = words

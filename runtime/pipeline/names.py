@@ -1,11 +1,12 @@
-"""Names of operators: what they may be, and that the methods of streams take them first."""
+"""Names of operators: what they may be, that the methods of streams take them first, and what else
+those need."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from functools import wraps
-from inspect import isfunction
+from inspect import Parameter, isfunction, signature
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -25,11 +26,42 @@ def check_name(what: str, name: str) -> None:
 
 def names_first(cls: _Class) -> _Class:
     """Make each public method of the class whose first parameter is `name` refuse a call without
-    one, such as `stream.map(str.upper)`, with a `PipelineError` that shows the right call."""
+    one, such as `stream.map(str.upper)`, and each public method a call that lacks what it needs,
+    such as `stream.map("upper")`, with a `PipelineError` that shows the right call."""
     for word, member in list(vars(cls).items()):
-        if not word.startswith("_") and isfunction(member) and _takes_name(member):
-            setattr(cls, word, _refusing(member))
+        if not word.startswith("_") and isfunction(member):
+            if needed := _needed(member):
+                setattr(cls, word, _complete(member, needed))
+            if _takes_name(member):
+                setattr(cls, word, _refusing(vars(cls)[word]))
     return cls
+
+
+def _needed(method: FunctionType) -> dict[str, bool]:
+    """Its parameters that have no default, in order, and whether they come by position."""
+    kinds = {Parameter.POSITIONAL_OR_KEYWORD: True, Parameter.KEYWORD_ONLY: False}
+    _self, *others = signature(method).parameters.values()
+    needed = (p for p in others if p.kind in kinds and p.default is Parameter.empty)
+    return {p.name: kinds[p.kind] for p in needed}
+
+
+def _complete(method: Callable[..., Any], needed: dict[str, bool]) -> Callable[..., Any]:
+    word, by_position = method.__name__, [name for name in needed if needed[name]]
+
+    @wraps(method)
+    def checked(self: Any, *values: Any, **options: Any) -> Any:
+        given = {*by_position[: len(values)], *options}
+        lacks = [name for name in needed if name not in given]
+        if lacks:
+            call = {name: name if needed[name] else f"{name}=…" for name in needed}
+            where, name = word, values[0] if values else options.get("name")
+            if "name" in call and isinstance(name, str):
+                where, call["name"] = f"{word} {name}", repr(name)
+            told = f"{' and '.join(lacks)} {'is' if len(lacks) == 1 else 'are'} missing"
+            raise PipelineError(f"{where}: {told}; write {word}({', '.join(call.values())})")
+        return method(self, *values, **options)
+
+    return checked
 
 
 def _takes_name(method: FunctionType) -> bool:

@@ -39,10 +39,10 @@ def names_first(cls: _Class) -> _Class:
 
 def _needed(method: FunctionType) -> dict[str, bool]:
     """Its parameters that have no default, in order, and whether they come by position."""
-    kinds = {Parameter.POSITIONAL_OR_KEYWORD: True, Parameter.KEYWORD_ONLY: False}
+    kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     _self, *others = signature(method).parameters.values()
     needed = (p for p in others if p.kind in kinds and p.default is Parameter.empty)
-    return {p.name: kinds[p.kind] for p in needed}
+    return {p.name: p.kind is Parameter.POSITIONAL_OR_KEYWORD for p in needed}
 
 
 def _complete(method: Callable[..., Any], needed: dict[str, bool]) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ An instance counts silence in ticks of its own event loop, and each tick counts 
 an instance that could not listen, because of a long call of a function or a busy host, does not
 suspect its neighbours. A suspicion ends no process: the agent looks at the process itself
 (`anabranch.runtime.live.agent.watchdog`). An instance also reports itself to the agent: in each
-tick if it has not begun or only waits to end, otherwise more often."""
+tick if it has not begun, otherwise more often."""
 
 from __future__ import annotations
 
@@ -46,12 +46,6 @@ class Heartbeat:
             await asyncio.sleep(TICK_S)
             before, at = at, loop.time()
             self.tick(min(at - before, TICK_S))
-
-    async def while_it_parts(self) -> None:
-        """It has nothing to do but to wait, perhaps for long, for what neighbours acknowledge."""
-        while True:
-            self._tell(Waits())
-            await asyncio.sleep(TICK_S)
 
     def tick(self, seconds: float) -> None:
         if not self._has_begun():

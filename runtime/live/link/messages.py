@@ -207,7 +207,7 @@ class StaysAfterAll(Message, frozen=True, kw_only=True, tag="stays_after_all"):
 
 
 class Waits(Message, frozen=True, kw_only=True, tag="waits"):
-    """Of a newcomer that still waits for its START, of an instance that waits to end, or of a
+    """Of an instance that has not begun, such as a newcomer that waits for its START, or of a
     service: sent about once a second,
     instead of a status."""
 

@@ -108,14 +108,3 @@ def test_an_instance_that_has_not_begun_shows_that_it_lives(begun: bool) -> None
     nothing: Any = SimpleNamespace(neighbours=(), channels=())
     Heartbeat(nothing, nothing, told.append, has_begun=lambda: begun).tick(TICK_S)
     assert told == [Waits()] * (not begun)
-
-
-@in_virtual_time
-async def test_an_instance_that_only_waits_to_end_shows_that_it_lives() -> None:
-    told: list[object] = []
-    nothing: Any = None
-    heartbeat = Heartbeat(nothing, nothing, told.append, has_begun=lambda: True)
-    parting = asyncio.create_task(heartbeat.while_it_parts())
-    await asyncio.sleep(5 * TICK_S)
-    parting.cancel()
-    assert told.count(Waits()) >= 5

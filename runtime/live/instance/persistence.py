@@ -137,6 +137,8 @@ class Persistence:
         """Go on: before this the instance neither receives nor sends."""
         past, path = self.past, self._path
         if past is None:
+            if self._profile.context.incarnation > 1:  # what the last one has begun is forgotten
+                self._agent_client.send(Resumed(children=[]))
             self._begin()
             return
         if not self.parted:  # else neighbours have parted from it already

@@ -69,6 +69,18 @@ async def test_an_instance_asks_once_obeys_and_says_when_it_stays_after_all(tmp_
     assert sorted(sink.tuples) == list(range(2_000))
 
 
+@in_virtual_time
+async def test_an_incarnation_that_finds_nothing_says_that_nothing_goes_on(tmp_path: Path) -> None:
+    """The one before may have asked to relocate, or for children, and have kept nothing."""
+    network = Network(three_operators(ab.items([1])), tmp_path, journals=True)
+    me = await network._make(OperatorName("work"), -1)
+    assert not network.others
+    network.kill(me)
+    await network.revive(me)
+    assert network.others == [msg.Resumed(children=[])]
+    await network.abandon()
+
+
 @pytest.mark.parametrize(
     ("state", "leaves"),
     [

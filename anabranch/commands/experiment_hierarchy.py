@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.commands.experimenting import Found, options, progress, publish, spreading
-from anabranch.commands.failing import WrongUsage
+from anabranch.commands.experimenting import Found, options, progress, publish, recorded, spreading
 from anabranch.workloads.experiments.spreading import Spread
-
-if TYPE_CHECKING:
-    from anabranch.workloads.curve_base import FloatArray
 
 SEEDS = 10
 
@@ -45,15 +40,18 @@ def russorusso2018(
     processor time, two fifths of them for the row of Anabranch's own policy; --quick 40 s.
     """
     from anabranch.russorusso_pictures import draw_figures
-    from anabranch.workloads.russorusso2018 import telling
+    from anabranch.workloads.russorusso2018 import loads, telling
     from anabranch.workloads.russorusso2018.evaluation import evaluate
-    from anabranch.workloads.russorusso2018.loads import QUICK_SLOTS, synthetic
 
-    means = synthetic() if traces is None else _recorded_in(traces)
+    means = (
+        loads.synthetic()
+        if traces is None
+        else recorded(traces, "load", loads.RECORDING, loads.recorded)
+    )
     with spreading():
         found = evaluate(
             seeds or (1 if quick else SEEDS),
-            means[:QUICK_SLOTS] if quick else means,
+            means[: loads.QUICK_SLOTS] if quick else means,
             recorded=traces is not None,
             progress=progress,
             spread=spread,
@@ -70,16 +68,3 @@ def russorusso2018(
         as_json=as_json,
         spread=spread,
     )
-
-
-def _recorded_in(folder: Path) -> FloatArray:
-    from anabranch.workloads.curve_base import CurveError
-    from anabranch.workloads.russorusso2018.loads import RECORDING, find_recording, recorded
-
-    path = find_recording(folder)
-    if path is None:
-        raise WrongUsage(f"--traces: there is no {RECORDING} in {folder}")
-    try:
-        return recorded(path)
-    except (CurveError, OSError) as error:
-        raise WrongUsage(f"--traces: {error}") from None

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.commands.experimenting import Found, options, progress, publish, spreading
+from anabranch.commands.experimenting import (
+    Found,
+    options,
+    progress,
+    publish,
+    recorded,
+    recording,
+    spreading,
+)
 from anabranch.commands.failing import WrongUsage
 from anabranch.workloads.experiments.spreading import Spread, over_cores
 
-if TYPE_CHECKING:
-    from anabranch.workloads.curve_base import FloatArray
-
 QUICK_RUNS = 3
+LOAD_N = "nab_tweets_GOOG_5min.csv.gz"
 SEEDS = {"model": 20, "simulated": 3, "live": 3}
 
 level_option = click.option(
@@ -34,7 +39,7 @@ level_option = click.option(
 @click.option(
     "--traces",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of recorded loads, for load N (nab_tweets_GOOG_5min.csv.gz).",
+    help=f"Folder of recorded loads, for load N ({LOAD_N}).",
 )
 def wladdimiro2021(
     seeds: int | None,
@@ -58,10 +63,10 @@ def wladdimiro2021(
     from anabranch.workloads.wladdimiro2021.evaluation import evaluate
 
     _refuse_spread(level, spread)
-    recording = None if traces is None else _in(traces, "nab_tweets_GOOG_5min.csv.gz")
+    load_n = None if traces is None else recording(traces, "load", LOAD_N)
     if level == "model":
         with spreading():
-            model = evaluate(recording, sweep=not quick, progress=progress, spread=spread)
+            model = evaluate(load_n, sweep=not quick, progress=progress, spread=spread)
         found = Found(
             telling.whole(model),
             telling.numbers(model),
@@ -74,7 +79,7 @@ def wladdimiro2021(
                 of_level = levels.evaluate_live(quick=quick, progress=progress)
             else:
                 of_level = levels.evaluate_simulated(
-                    seeds or 1, recording, quick=quick, progress=progress, spread=spread
+                    seeds or 1, load_n, quick=quick, progress=progress, spread=spread
                 )
         found = Found(
             telling.whole_of_level(of_level),
@@ -87,12 +92,6 @@ def wladdimiro2021(
 
 def _named(experiment: str, level: str) -> str:
     return experiment if level == "model" else f"{experiment}-{level}"
-
-
-def _in(traces: Path, name: str) -> Path:
-    if not (traces / name).is_file() and not (traces / "load" / name).is_file():
-        raise WrongUsage(f"--traces: there is no {traces / name}")
-    return traces / name if (traces / name).is_file() else traces / "load" / name
 
 
 @click.command()
@@ -129,9 +128,10 @@ def dematteis2017(
     from anabranch.dematteis_pictures import draw_figures
     from anabranch.workloads.dematteis2017 import levels, telling
     from anabranch.workloads.dematteis2017.evaluation import evaluate
+    from anabranch.workloads.dematteis2017.loads import QUOTES, read_counts
 
     _refuse_spread(level, spread)
-    quotes = None if traces is None else _quotes_in(traces)
+    quotes = None if traces is None else recorded(traces, "trades", QUOTES, read_counts)
     steps = levels.QUICK_STEPS if quick else None
     with spreading():
         if level == "model":
@@ -162,15 +162,3 @@ def dematteis2017(
 def _refuse_spread(level: str, spread: Spread) -> None:
     if level == "live" and spread is not over_cores:
         raise WrongUsage("--on spark: live runs are made on this machine, one after the other")
-
-
-def _quotes_in(folder: Path) -> FloatArray:
-    from anabranch.workloads.dematteis2017.loads import QUOTES, find_quotes, read_counts
-
-    path = find_quotes(folder)
-    if path is None:
-        raise WrongUsage(f"--traces: there is no {QUOTES} in {folder}")
-    try:
-        return read_counts(path)
-    except (OSError, ValueError) as error:
-        raise WrongUsage(f"--traces: {error}") from None

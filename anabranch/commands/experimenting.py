@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -15,12 +15,32 @@ from anabranch.commands.failing import Refusal, WrongUsage
 from anabranch.commands.out_folder import OutFolder
 from anabranch.commands.telling import say
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.workloads.experiments.recordings import find
 from anabranch.workloads.experiments.spreading import Spread, over_cores
+
+if TYPE_CHECKING:
+    from anabranch.workloads.curve_base import FloatArray
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 PLACES = "cores|spark[=MASTER]"
+
+
+def recording(folder: Path, below: str, name: str) -> Path:
+    """A file of `--traces`, there or in its folder `below`."""
+    path = find(folder, below, name)
+    if path is None:
+        raise WrongUsage(f"--traces: there is no {name} in {folder}")
+    return path
+
+
+def recorded(folder: Path, below: str, name: str, read: Callable[[Path], FloatArray]) -> FloatArray:
+    """What `read` makes of such a file. It raises `OSError` or `ValueError` for another one."""
+    try:
+        return read(recording(folder, below, name))
+    except (OSError, ValueError) as error:
+        raise WrongUsage(f"--traces: {error}") from None
 
 
 def _place(_context: click.Context, _parameter: click.Parameter, value: str) -> Spread:

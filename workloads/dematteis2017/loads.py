@@ -69,15 +69,6 @@ def jump() -> Scene:
     return Scene("jump", np.where(at < JUMP_AT_S, JUMP_FROM, JUMP_TO), 1.0, 250.0)
 
 
-def find_quotes(folder: Path) -> Path | None:
-    """The recording in a folder of recordings or in its folder `trades`; None if it is in
-    neither."""
-    for path in (folder / QUOTES, folder / "trades" / QUOTES):
-        if path.is_file():
-            return path
-    return None
-
-
 def read_counts(path: Path) -> FloatArray:
     """Quotes of each bin while the exchange is open. Raises `ValueError` for another file."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:

@@ -18,14 +18,6 @@ MEAN, LEAST_AT_H = 341.5, 5
 """Of the synthetic load, which is least at five in the morning."""
 
 
-def find_recording(folder: Path) -> Path | None:
-    """In a folder of recordings or in its folder `load`; None if it is in neither."""
-    for path in (folder / RECORDING, folder / "load" / RECORDING):
-        if path.is_file():
-            return path
-    return None
-
-
 def recorded(path: Path) -> FloatArray:
     """The mean of each minute, in tuples per second. Raises `CurveError` for another recording,
     `OSError` for none."""

@@ -17,7 +17,6 @@ from anabranch.workloads.dematteis2017.loads import (
     QUOTES,
     Scene,
     day,
-    find_quotes,
     jump,
     read_counts,
     walk,
@@ -38,6 +37,7 @@ from anabranch.workloads.dematteis2017.scores import (
     settling,
     step_latencies,
 )
+from anabranch.workloads.experiments.recordings import find
 from anabranch.workloads.quotes import QUOTES_HEADER
 
 
@@ -158,10 +158,10 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_recording_may_lie_in_the_folder_of_trades(tmp_path: Path) -> None:
-    assert find_quotes(tmp_path) is None
+    assert find(tmp_path, "trades", QUOTES) is None
     (tmp_path / "trades").mkdir()
     within = write(tmp_path / "trades" / QUOTES, QUOTES_HEADER)
-    assert find_quotes(tmp_path) == find_quotes(tmp_path / "trades") == within
+    assert find(tmp_path, "trades", QUOTES) == find(within.parent, "trades", QUOTES) == within
 
 
 def test_k8_jitter_and_changes() -> None:

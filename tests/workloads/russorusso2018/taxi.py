@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from anabranch.workloads.curve_base import FloatArray
-from anabranch.workloads.russorusso2018.loads import HALF_HOUR, SCALE, find_recording
+from anabranch.workloads.experiments.recordings import find
+from anabranch.workloads.russorusso2018.loads import HALF_HOUR, RECORDING, SCALE
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
-RECORDING = find_recording(DATA)
+TAXI = find(DATA, "load", RECORDING)
 PASSENGERS = (
     10844, 8127, 6210, 4656, 3820, 2873, 2369, 2064, 2221, 2158, 2515, 4364, 6526, 11039, 13857,
     15865, 17920, 20346, 19539, 20107, 18984, 17720, 17249, 18463, 18908, 18886, 18178, 19459,

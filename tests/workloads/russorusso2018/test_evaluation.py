@@ -26,7 +26,7 @@ from anabranch.workloads.russorusso2018.evaluation import (
 )
 from anabranch.workloads.russorusso2018.model import Course
 from anabranch.workloads.russorusso2018.rows import BETTER, ROWS, Figures, Row
-from tests.workloads.russorusso2018.taxi import RECORDING, first_day
+from tests.workloads.russorusso2018.taxi import TAXI, first_day
 
 SLOTS = 300
 
@@ -167,11 +167,11 @@ def test_the_synthetic_load_has_the_mean_of_the_recording() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(RECORDING is None, reason="the recording is not here")
+@pytest.mark.skipif(TAXI is None, reason="the recording is not here")
 def test_learnt_managers_hold_on_what_they_have_not_seen() -> None:
     """Ten days: the second half after the first."""
-    assert RECORDING is not None
-    means = loads.recorded(RECORDING)[: loads.QUICK_SLOTS]
+    assert TAXI is not None
+    means = loads.recorded(TAXI)[: loads.QUICK_SLOTS]
     wanted = ("simple, threshold", "RL, RL", BETTER)
     rows = [row for row in ROWS if row.name in wanted]
     load = loads.drawn(means, 0)

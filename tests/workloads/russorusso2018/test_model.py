@@ -27,9 +27,9 @@ from anabranch.workloads.russorusso2018.setup import (
     REGIONS,
     response_times,
 )
-from tests.workloads.russorusso2018.taxi import RECORDING, first_day
+from tests.workloads.russorusso2018.taxi import TAXI, first_day
 
-whole_recording = pytest.mark.skipif(RECORDING is None, reason="the recording is not here")
+whole_recording = pytest.mark.skipif(TAXI is None, reason="the recording is not here")
 
 
 def test_answer_1_response_times() -> None:
@@ -60,8 +60,8 @@ def test_answer_7_is_of_no_other_row() -> None:
 
 @whole_recording
 def test_answer_7_the_load_of_the_recording() -> None:
-    assert RECORDING is not None
-    means = recorded(RECORDING)
+    assert TAXI is not None
+    means = recorded(TAXI)
     assert means[:1440] == pytest.approx(first_day())
     assert (len(means), means.mean()) == (SLOTS, pytest.approx(341.5, abs=1e-6))
     load = drawn(means, 1)
@@ -72,8 +72,8 @@ def test_answer_7_the_load_of_the_recording() -> None:
 @whole_recording
 @pytest.mark.slow
 def test_answer_7_threshold_managers_on_the_whole_load() -> None:
-    assert RECORDING is not None
-    course = simulate([Row(STATIC, THRESHOLD)], recorded(RECORDING), 0)[0]
+    assert TAXI is not None
+    course = simulate([Row(STATIC, THRESHOLD)], recorded(TAXI), 0)[0]
     found = course.violated.sum(), course.changed.sum(), course.instances.sum(dtype=int)
     assert found == (3, 1_665, 1_720_019)
 
@@ -184,8 +184,8 @@ def test_who_knows_the_load_needs_the_fewest() -> None:
 @whole_recording
 def test_who_knows_the_load_of_the_recording() -> None:
     """Clairvoyant, with the bound of each operator: 14.08 and 7.45."""
-    assert RECORDING is not None
-    load = drawn(recorded(RECORDING), 0)
+    assert TAXI is not None
+    load = drawn(recorded(TAXI), 0)
     assert fewest(load, of_operators=True) == pytest.approx((14.08, 7.45), abs=0.01)
     assert fewest(load) == pytest.approx((13.13, 6.97), abs=0.01)
 

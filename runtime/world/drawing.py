@@ -112,7 +112,7 @@ SIZES = {
         spans_s=(0.05, 0.2, 0.6),
         decisions=(0, 3, 8, 16),
         groups=(5, 8, 8, 16),
-        turns_max=150_000,
+        turns_max=400_000,
         bound_s=180.0,
     ),
     "large": Size(

@@ -71,8 +71,8 @@ class Authority:
     def trusted(self) -> bytes:
         return pem_of(self.certificate, self.before)
 
-    def issue(self, wanted: Wanted, public: Ed25519PublicKey, *, is_server: bool = False) -> bytes:
-        """Certificates as PEM: its own, and the one that leads to the authority before."""
+    def until(self, wanted: Wanted) -> dt.datetime:
+        """Raises `AuthorityError` if that is longer than the authority is valid."""
         until = _now() + dt.timedelta(days=wanted.days)
         if until > self.certificate.not_valid_after_utc:
             raise AuthorityError(
@@ -80,8 +80,19 @@ class Authority:
                 f"{day(self.certificate.not_valid_after_utc)}; give fewer with --days, or make a "
                 "new one with `anabranch ca rotate`"
             )
+        return until
+
+    def issue(self, wanted: Wanted, public: Ed25519PublicKey, *, is_server: bool = False) -> bytes:
+        """Certificates as PEM: its own, and the one that leads to the authority before. That of a
+        server, which this program makes for itself, ends with the authority at the latest."""
+        if is_server:
+            ends = self.certificate.not_valid_after_utc
+            until = min(_now() + dt.timedelta(days=wanted.days), ends)
+        else:
+            until = self.until(wanted)
+        roles = dict.fromkeys(wanted.roles)
         subject = [x509.NameAttribute(NameOID.COMMON_NAME, wanted.name)]
-        subject += [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, r) for r in wanted.roles]
+        subject += [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role) for role in roles]
         is_agent = AGENT in wanted.roles
         purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
         purposes += [ExtendedKeyUsageOID.SERVER_AUTH] if is_agent or is_server else []
@@ -140,6 +151,11 @@ def check(wanted: Wanted) -> None:
     for role in wanted.roles:
         if role not in ROLES:
             raise AuthorityError(f"no role {role!r}; {hint(role, ROLES, 'roles')}")
+    if wanted.addresses and AGENT not in wanted.roles:
+        raise AuthorityError(
+            f"addresses are of agents only, and {wanted.name} gets the roles "
+            f"{', '.join(wanted.roles)}; leave --address out"
+        )
     for address in wanted.addresses:
         try:
             _general(address)
@@ -208,6 +224,11 @@ def save(folder: Path, authority: Authority) -> None:
     replace_file(folder / CA, authority.trusted)
 
 
+def make_identity_folder(folder: Path) -> None:
+    """Raises `OSError`."""
+    store().make_folder(folder, 0o700, parents=True)
+
+
 def is_identity(folder: Path) -> bool:
     return store().exists(folder / IDENTITY)
 
@@ -215,7 +236,7 @@ def is_identity(folder: Path) -> bool:
 def save_identity(folder: Path, key: Ed25519PrivateKey, chain: bytes, trusted: bytes) -> None:
     """In an order in which an agent that reads between the two finds what it can use. Raises
     `OSError`."""
-    store().make_folder(folder, 0o700, parents=True)
+    make_identity_folder(folder)
     replace_file(folder / CA, trusted)
     replace_file(folder / IDENTITY, key_pem(key) + chain)
 

@@ -132,6 +132,7 @@ def new_token(folder: Path, wanted: Wanted, seconds: float) -> Token:
     """Raises `AuthorityError`, `OSError`."""
     check(wanted)
     authority = load(folder)
+    authority.until(wanted)
     forget_expired(folder)
     secret = clock.secret(SECRET_BYTES)
     token = Token(clock.secret(ID_BYTES).hex(), secret, fingerprint(authority.certificate))

@@ -31,7 +31,7 @@ Examples:
   anabranch ca issue press-1 --address 10.0.0.1 --out press-1
   anabranch ca issue ann --role operate --out ~/.config/anabranch/tls
   anabranch ca rotate
-  anabranch ca token press-4 --address 10.0.0.4 > press-4.token
+  (umask 077; anabranch ca token press-4 --address 10.0.0.4 > press-4.token)
   anabranch ca serve --bind 10.0.0.9
   anabranch ca join 10.0.0.9 --token-file press-4.token
 

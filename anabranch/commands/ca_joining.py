@@ -32,7 +32,7 @@ PORT = 7434
 @click.command(
     epilog="""\b
 Examples:
-  anabranch ca token press-4 --address 10.0.0.4 > press-4.token
+  (umask 077; anabranch ca token press-4 --address 10.0.0.4 > press-4.token)
   anabranch ca token ann --role operate --minutes 10
 
 \b
@@ -150,7 +150,7 @@ input, where it is not shown, and is sent to nobody but the authority that has m
 def join(address: str, token_file: Path | None, out: Path, replace: bool, as_json: bool) -> None:
     """Get a certificate from the authority at ADDRESS, for a token."""
     with certifying():
-        from anabranch.authority import save_identity
+        from anabranch.authority import make_identity_folder, save_identity
         from anabranch.joining import JoinError, Token
         from anabranch.joining import join as joined
 
@@ -158,6 +158,7 @@ def join(address: str, token_file: Path | None, out: Path, replace: bool, as_jso
         host, _, port = address.rpartition(":")
         try:
             known = Token.read(_text(token_file))
+            make_identity_folder(out)  # a token is used up even if nothing can be written
             key, accepted = asyncio.run(joined(host.strip("[]"), int(port), known))
         except JoinError as error:
             raise Refusal(str(error)) from None

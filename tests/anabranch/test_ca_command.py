@@ -62,7 +62,8 @@ def test_a_certificate_has_name_addresses_and_roles_and_its_key_is_private(ca: P
     assert made("init")["ca"] == str(ca / "ca.pem")
     told = made("issue", "press-1", "--address", "10.0.0.1", "--days", "30")
     assert (told["name"], told["roles"], told["addresses"]) == ("press-1", [AGENT], ["10.0.0.1"])
-    made("issue", "ann", "--role", SUBMIT, "--role", VIEW)
+    told = made("issue", "ann", "--role", SUBMIT, "--role", VIEW, "--role", SUBMIT)
+    assert told["roles"] == [SUBMIT, VIEW]
     for path in (ca / "authority.pem", Path("press-1/identity.pem"), Path("ann/identity.pem")):
         assert path.stat().st_mode & 0o777 == 0o600
     for reached_as in ("10.0.0.1", "127.0.0.1", "press-1"):
@@ -118,6 +119,7 @@ def test_while_authorities_overlap_old_and_new_certificates_know_each_other(ca: 
         (["a b"], "name 'a b': expected letters, digits"),
         (["a", "--role", "view", "--role", "sumbit"], "no role 'sumbit'; did you mean 'submit'?"),
         (["a", "--address", "10.0.0.1:7433"], "expected a name or an IP address, without a port"),
+        (["a", "--role", "view", "--address", "10.0.0.1"], "addresses are of agents only, and a"),
         (["a", "--days", "30000"], "30000 days are longer than the authority is valid, until 2"),
         (["a", "--ca", "none"], "none has no certificate authority; `anabranch ca init` makes"),
     ],

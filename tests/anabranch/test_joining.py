@@ -14,7 +14,15 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch import joining
-from anabranch.authority import Wanted, facts_of, load, new_authority, save, save_identity
+from anabranch.authority import (
+    AuthorityError,
+    Wanted,
+    facts_of,
+    load,
+    new_authority,
+    save,
+    save_identity,
+)
 from anabranch.cli import main
 from anabranch.joining import JoinError, JoinService, Token, join, new_token
 from anabranch.runtime.hosts.roles import AGENT, SUBMIT
@@ -41,9 +49,9 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[Serving]:
-    save(folder, new_authority())
-    new_token(folder, Wanted("nobody", (AGENT,), ()), 3600.0)  # so that it goes on
+async def serving(folder: Path, days: int = 3650) -> AsyncIterator[Serving]:
+    save(folder, new_authority(days))
+    new_token(folder, Wanted("nobody", (AGENT,), (), 1), 3600.0)  # so that it goes on
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     made = Serving(folder, 0)
     service = JoinService(folder, made.told.append, made.refusals)
@@ -68,6 +76,28 @@ async def test_a_token_gives_the_certificate_that_it_is_for_and_that_only_once(
         with pytest.raises(JoinError, match="was used, has expired, or was never made here"):
             await there.join(token)
         assert there.refusals.counts == {"a token that is not known": 1}
+
+
+async def test_an_authority_that_ends_soon_serves_until_then(tmp_path: Path) -> None:
+    async with serving(tmp_path / "ca", days=7) as there:
+        token = new_token(there.folder, WANTED._replace(days=6), 60.0)
+        assert (await there.join(token))["name"] == "press-4"
+        with pytest.raises(AuthorityError, match="8 days are longer than the authority is valid"):
+            new_token(there.folder, WANTED._replace(days=8), 60.0)
+
+
+async def test_a_token_is_not_used_up_where_the_certificate_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path / "ca") as there:
+        token = new_token(there.folder, WANTED, 60.0)
+        (tmp_path / "token").write_text(str(token))
+        (tmp_path / "file").touch()
+        at, out = f"127.0.0.1:{there.port}", str(tmp_path / "file" / "tls")
+        words = ["ca", "join", at, "--token-file", str(tmp_path / "token"), "--out", out]
+        done = await asyncio.to_thread(CliRunner().invoke, main, words)
+        assert (done.exit_code, "Not a directory" in done.output) == (1, True)
+        assert (await there.join(token))["name"] == "press-4"
 
 
 async def test_of_many_that_come_with_one_token_at_the_same_time_one_gets_it(

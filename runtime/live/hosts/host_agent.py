@@ -141,18 +141,21 @@ class HostAgent:
         return Gossip(membership, self._tell, self._keep, self._may_dial, lines, self._refusals)
 
     def _take_certificate(self, folder: Path) -> None:
+        def changed(wrong: str) -> None:
+            told = f"{wrong}; the one before counts on" if wrong else "it counts from now on"
+            text = f"{folder} has changed: {told}"
+            self._log.say("certificate", text, wrong=wrong)
+
+        self._tls = TlsFolder(folder, changed, self._check_certificate)
+
+    def _check_certificate(self, folder: Path) -> None:
+        """Raises `TlsError`."""
         until = check_agent(folder, self.config.name, self.config.advertise)
         days = (ssl.cert_time_to_seconds(until) - clock.wall()) / 86_400
         text = f"has a certificate that is valid until {until}"
         if days < SOON_DAYS:
             text += f", {days:.0f} days from now; put another one into {folder} before that"
         self._log.say("certificate", text, until=until)
-
-        def changed(wrong: str) -> None:
-            text = f"{folder} has changed: {wrong or 'another certificate counts from now on'}"
-            self._log.say("certificate", text, wrong=wrong)
-
-        self._tls = TlsFolder(folder, changed)
 
     async def _open(self, door: Door) -> str:
         try:

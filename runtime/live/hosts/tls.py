@@ -37,15 +37,22 @@ class Contexts(NamedTuple):
 
 class TlsFolder:
     """`changed`: is called when the folder was read again, with what is wrong with it, if
-    anything; then what was read before is used on."""
+    anything; then what was read before is used on. `check`: raises `TlsError` for a certificate
+    that is of no use."""
 
-    def __init__(self, path: Path, changed: Callable[[str], None] = lambda wrong: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        changed: Callable[[str], None] = lambda wrong: None,
+        check: Callable[[Path], None] = lambda path: None,
+    ) -> None:
         """Raises `TlsError`."""
         self.path = path
         self._changed = changed
+        self._check = check
         self._seen = self._stamps()
         self._looked_at = clock.monotonic()
-        self.contexts = contexts_of(path)
+        self.contexts = self._read()
 
     def layer(self, address: str | None) -> TlsLayer:
         """`address`: of the end that is dialled; None: this end is. Raises `TlsRefused`."""
@@ -66,11 +73,16 @@ class TlsFolder:
             return
         self._seen = seen
         try:
-            self.contexts = contexts_of(self.path)
+            self.contexts = self._read()
         except TlsError as error:
             self._changed(str(error))
         else:
             self._changed("")
+
+    def _read(self) -> Contexts:
+        contexts = contexts_of(self.path)
+        self._check(self.path)
+        return contexts
 
     def _stamps(self) -> list[tuple[int, int, int]]:
         stamps = []
@@ -91,6 +103,7 @@ def contexts_of(folder: Path) -> Contexts:
                 f"{folder / IDENTITY} can be read by other users, so its key is no secret any "
                 "more; have another one issued"
             )
+        store().status(folder / CA)
         return Contexts(
             _context(ssl.PROTOCOL_TLS_SERVER, folder), _context(ssl.PROTOCOL_TLS_CLIENT, folder)
         )
@@ -163,7 +176,13 @@ def _context(kind: int, folder: Path) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_cert_chain(folder / IDENTITY, password=lambda: b"")
-    context.load_verify_locations(folder / CA)
+    try:
+        context.load_verify_locations(folder / CA)
+    except ssl.SSLError as error:
+        raise TlsError(
+            f"{folder / CA} holds no certificate of an authority ({error.reason or error}); copy "
+            "it anew from the folder of the authority"
+        ) from None
     if kind == ssl.PROTOCOL_TLS_SERVER:
         context.num_tickets = 0
     return context

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import pytest
 
+from anabranch.runtime.hosts.config import AgentConfig
 from anabranch.runtime.hosts.requests import (
     FIRST_BYTES_MAX,
     GREETING,
@@ -27,6 +28,7 @@ from anabranch.runtime.live.hosts import tls as tls_module
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.client import AgentError, agent_at
 from anabranch.runtime.live.hosts.door import Door
+from anabranch.runtime.live.hosts.host_agent import HostAgent
 from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.request_server import RequestServer, say
 from anabranch.runtime.live.hosts.stream import FrameStream
@@ -437,6 +439,13 @@ def test_a_folder_without_what_it_needs_is_told(tmp_path: Path) -> None:
     (folder / "identity.pem").write_text("x")
     with pytest.raises(TlsError, match="holds no key and certificate that belong together"):
         TlsFolder(folder)
+    Certificates(tmp_path).issue("press", AGENT)
+    (folder / "ca.pem").write_text("x")
+    with pytest.raises(TlsError, match=r"ca\.pem holds no certificate of an authority .* copy it"):
+        TlsFolder(folder)
+    (folder / "ca.pem").unlink()
+    with pytest.raises(TlsError, match=r"ca\.pem: No such file"):
+        TlsFolder(folder)
 
 
 def test_a_folder_is_read_again_when_it_has_changed_and_is_whole(
@@ -457,6 +466,43 @@ def test_a_folder_is_read_again_when_it_has_changed_and_is_whole(
     folder.layer(None)
     assert folder.contexts is not before
     assert told == [""]
+
+
+async def test_the_certificate_of_another_host_does_not_take_the_place_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_module, "LOOK_EVERY_S", 0.0)
+    certificates, out = Certificates(tmp_path), io.StringIO()
+    own, other = (certificates.issue(name, AGENT) for name in ("press-1", "press-2"))
+    config = AgentConfig(
+        name="press-1",
+        region="",
+        labels={},
+        cores=1,
+        memory_mb=1,
+        bind="127.0.0.1:0",
+        advertise="127.0.0.1:0",
+        seeds=[],
+        data=str(tmp_path / "data"),
+        warm=0,
+        log="plain",
+        tls=str(own),
+    )
+    agent = HostAgent(config, "1", AgentLog("press-1", as_json=False, out=out), [])
+    agent._take_certificate(own)
+    folder = agent._tls
+    assert folder is not None
+    before = folder.contexts
+    (own / "identity.pem").write_bytes((other / "identity.pem").read_bytes())
+    folder.layer(None)
+    assert folder.contexts is before
+    told = out.getvalue().splitlines()[-1]
+    assert "is for 'press-2', and this host is 'press-1'" in told
+    assert told.endswith("; the one before counts on")
+    certificates.issue("press-1", AGENT)
+    folder.layer(None)
+    assert folder.contexts is not before
+    assert out.getvalue().endswith("has changed: it counts from now on\n")
 
 
 def test_an_address_that_cannot_be_is_no_fault_of_the_program(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ An instance counts silence in ticks of its own event loop, and each tick counts 
 an instance that could not listen, because of a long call of a function or a busy host, does not
 suspect its neighbours. A suspicion ends no process: the agent looks at the process itself
 (`anabranch.runtime.live.agent.watchdog`). An instance also reports itself to the agent: in each
-tick if it has not begun, otherwise more often."""
+tick if it has not begun or only waits to end, otherwise more often."""
 
 from __future__ import annotations
 
@@ -46,6 +46,14 @@ class Heartbeat:
             await asyncio.sleep(TICK_S)
             before, at = at, loop.time()
             self.tick(min(at - before, TICK_S))
+
+    async def while_it_parts(self) -> None:
+        """It has nothing to do but to wait, perhaps for long, for what neighbours acknowledge.
+        Nothing is said before the first pause: where no time comes for what is periodic, it would
+        not arrive, nor would the last words behind it."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._tell(Waits())
 
     def tick(self, seconds: float) -> None:
         if not self._has_begun():

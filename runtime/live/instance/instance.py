@@ -83,7 +83,7 @@ class Instance:
         self.persistence = self._persistence(beginning.found)
         if self.persistence is not None:
             self.persistence.restore()
-        heartbeat = Heartbeat(
+        self._heartbeat = Heartbeat(
             self.membership,
             self.neighbourhood,
             agent_client.send,
@@ -91,7 +91,7 @@ class Instance:
         )
         self.lifetime.spawn(self.pump.run(), "pump")
         self.lifetime.spawn(self.scaling.run(self.lifetime), "scaling", periodic=True)
-        self.lifetime.spawn(heartbeat.run(), "heartbeat", periodic=True)
+        self.lifetime.spawn(self._heartbeat.run(), "heartbeat", periodic=True)
 
     def _make_way(self, rng: random.Random, watermark: float, beginning: Beginning) -> None:
         """What tuples pass."""
@@ -222,12 +222,14 @@ class Instance:
         self.path.watermarks.close()
         await self.path.letter_writer.close()
         self.lifetime.cancel_tasks()
+        self.lifetime.spawn(self._heartbeat.while_it_parts(), "end", periodic=True)
         if self.persistence is None or not self.persistence.parted:
             await self.neighbourhood.all_settled()
             if self.commits is not None:
                 await self.commits.close()  # first, or the next incarnation would say it again
             await self.neighbourhood.part(reason)
         await self.patience.outlast(self.neighbourhood.note_ended)
+        self.lifetime.cancel_tasks()
         return reason
 
     def final_count(self) -> FinalCount:

@@ -207,9 +207,8 @@ class StaysAfterAll(Message, frozen=True, kw_only=True, tag="stays_after_all"):
 
 
 class Waits(Message, frozen=True, kw_only=True, tag="waits"):
-    """Of an instance that has not begun, such as a newcomer that waits for its START, or of a
-    service: sent about once a second,
-    instead of a status."""
+    """Of an instance that has not begun, such as a newcomer that waits for its START, of one that
+    only waits to end, or of a service: sent about once a second, instead of a status."""
 
 
 class Delayed(Message, frozen=True, kw_only=True, tag="delayed"):

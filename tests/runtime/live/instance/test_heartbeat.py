@@ -108,3 +108,24 @@ def test_an_instance_that_has_not_begun_shows_that_it_lives(begun: bool) -> None
     nothing: Any = SimpleNamespace(neighbours=(), channels=())
     Heartbeat(nothing, nothing, told.append, has_begun=lambda: begun).tick(TICK_S)
     assert told == [Waits()] * (not begun)
+
+
+@in_virtual_time
+async def test_an_instance_that_only_waits_to_end_shows_that_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last words are not acknowledged as long as its neighbour is gone."""
+    pipeline = ab.Pipeline("parting")
+    source = Spoken()
+    pipeline.source("said", source).map("work", str).sink("out", Kept())
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    told: list[Any] = []
+    (worker,) = network.of("work")
+    network.kill(network.of("out")[0].me)
+    monkeypatch.setattr(network, "take", lambda _client, said: told.append(said))
+    worker.lifetime.end("left")
+    await asyncio.sleep(5 * TICK_S)
+    assert told.count(Waits()) >= 4
+    assert not network.running[worker.me].done()
+    await network.abandon()

@@ -83,6 +83,8 @@ class Member:
     """It may leave, and its siblings are counted without it."""
     relocates: bool = False
     """A newcomer is to take its place, which is counted for both."""
+    newcomer: InstanceId | None = None
+    """Which that is, as soon as it has an id."""
     finished: bool = False
     """It has ended because its input did, and not before."""
     told_to_leave: bool = False
@@ -141,7 +143,7 @@ class Roster:
         operator = self._operators[creator.operator]
         if not operator.can_scale:
             return [], f"operator {operator.name!r} cannot have several instances"
-        living = sum(not member.relocates for member in self.living(operator.name))
+        living = sum(not self._is_counted_twice(m) for m in self.living(operator.name))
         granted, reason = places(n, living, operator.name, operator.scale)
         ids = [self._new_id(operator.name, creator.number) for _ in range(granted)]
         return [self._add(i, False, heritage) for i in ids], reason
@@ -158,8 +160,13 @@ class Roster:
     def relocate(self, member: Member, goes: bool) -> None:
         """It asks for a newcomer in its place, and goes when that has begun; or it stays. While
         both are there, neither bound counts it."""
-        member.relocates = goes
+        member.relocates, member.newcomer = goes, None
         self.let_go(member, goes)
+
+    def _is_counted_twice(self, member: Member) -> bool:
+        """Not if the newcomer has ended before it began, of which `member` may not know yet."""
+        newcomer = member.newcomer
+        return member.relocates and (newcomer is None or newcomer in self._members)
 
     def let_go(self, member: Member, leaving: bool) -> None:
         if member.leaving is not leaving:

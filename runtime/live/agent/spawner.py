@@ -42,6 +42,8 @@ class Spawner:
         children, reason = self._roster.reserve(creator.id, n, request.heritage)
         for child in children:
             child.wanted_host = request.host
+            if request.relocates:
+                creator.newcomer = child.id
         if children and reason:
             told = f"{reason}: {len(children)} of {n} are started"
             self._run_events.of(creator, EventKind.LIMITED, told)

@@ -100,7 +100,8 @@ class Starter:
         self._forker = forker
         self._deadline_s = deadline_s
         self._awaited: dict[str, asyncio.Future[str]] = {}
-        self._deadlines: dict[str, asyncio.Timeout] = {}
+        self._deadlines: dict[str, tuple[asyncio.Timeout, float]] = {}
+        """With how many seconds each has been set."""
 
     async def take(self, what: str) -> Process:
         """An idle process within the deadline of a parent that is there and stays. Raises
@@ -133,7 +134,8 @@ class Starter:
         much longer than others it may take."""
         deadline_s = self._deadline_s + more_s
         try:
-            async with asyncio.timeout(deadline_s) as self._deadlines[key]:
+            async with asyncio.timeout(deadline_s) as deadline:
+                self._deadlines[key] = deadline, deadline_s
                 return await ready
         except TimeoutError:
             self._forker.kill(process)
@@ -151,9 +153,11 @@ class Starter:
     def note_delayed(self, key: str) -> None:
         """The system refuses what the process needs, which says that it waits: it has the whole
         time again."""
-        deadline = self._deadlines.get(key)
-        if deadline is not None and not deadline.expired():
-            deadline.reschedule(asyncio.get_running_loop().time() + self._deadline_s)
+        if key not in self._deadlines:
+            return
+        deadline, deadline_s = self._deadlines[key]
+        if not deadline.expired():
+            deadline.reschedule(asyncio.get_running_loop().time() + deadline_s)
 
     def note_ended(self, key: str, words: str) -> None:
         """The process ended; tasks that wait for it to be ready learn why it never will be."""

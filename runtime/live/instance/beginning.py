@@ -73,4 +73,10 @@ async def _open_writer(profile: Profile, *, is_resumed: bool) -> tuple[Writer, i
     sink = profile.operator.sink
     assert sink is not None
     writer = sink.open(profile.context)
-    return writer, writer.last_put() if is_resumed and isinstance(writer, ExactWriter) else 0
+    if not is_resumed or not isinstance(writer, ExactWriter):
+        return writer, 0
+    try:
+        return writer, writer.last_put()
+    except OSError:
+        await writer.close()  # it may be opened again
+        raise

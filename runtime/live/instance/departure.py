@@ -20,6 +20,8 @@ from anabranch.runtime.policies.bounds import is_asked
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.kinds import EventKind
 
+STILL_COUNTED = "the agent still counts on its last leave"
+
 
 class Departure:
     """`leave`: gives the core the decision; takes the new owner's place among the siblings, or
@@ -51,6 +53,8 @@ class Departure:
         """The policy, or a script, has decided that it leaves."""
         if not self._is_asked:
             self._leave(new_owner)
+        elif self.gives_back:  # what it gives back would be the new right
+            self._agent_client.note(EventKind.VETO, STILL_COUNTED)
         elif not self._asks and not self._may:
             self._asks, self._new_owner = True, new_owner
             self._agent_client.send(MayLeave())

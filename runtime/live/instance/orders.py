@@ -13,7 +13,7 @@ from anabranch.protocol.rules.leave import is_leaving
 from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.instance import group_choices
 from anabranch.runtime.live.instance.agent_client import AgentClient
-from anabranch.runtime.live.instance.departure import Departure
+from anabranch.runtime.live.instance.departure import STILL_COUNTED, Departure
 from anabranch.runtime.live.instance.lifetime import Lifetime
 from anabranch.runtime.live.instance.membership import Membership
 from anabranch.runtime.live.instance.profile import Profile
@@ -78,7 +78,7 @@ class Orders:
             case "move":
                 self.move()
             case "relocate" if self.departure.gives_back:
-                self._agent_client.note(EventKind.VETO, "the agent still counts on its last leave")
+                self._agent_client.note(EventKind.VETO, STILL_COUNTED)
             case "relocate":
                 self._membership.feed(events.RelocateDecided(host))
                 self.departure.note()

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.protocol.ids import OperatorName
+from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.states import Active, Draining, Gone, State
 from anabranch.runtime.live.agent.recovery import Recorded, rebuild, told_of
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.agent.run_journal import RunRecord
 from anabranch.runtime.live.instance.departure import Departure
+from anabranch.runtime.live.instance.lifetime import Lifetime
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.values.kinds import EventKind
 from tests.runtime.fake_instance import three_operators
@@ -79,6 +80,28 @@ async def test_an_incarnation_that_finds_nothing_says_that_nothing_goes_on(tmp_p
     await network.revive(me)
     assert network.others == [msg.Resumed(children=[])]
     await network.abandon()
+
+
+@in_virtual_time
+async def test_it_asks_for_no_new_right_before_the_last_one_is_given_back() -> None:
+    """What it says last would take the new one from it, and it would leave all the same."""
+    told: list[Any] = []
+    kept = asyncio.Event()
+    membership: Any = SimpleNamespace(state=Active(frozenset(), frozenset(), keeper=True))
+    agent: Any = SimpleNamespace(send=told.append, note=lambda *said: told.append(said[0]))
+    commits: Any = SimpleNamespace(committed=kept.wait)
+    lifetime = Lifetime(InstanceId(OperatorName("work"), 0))
+    departure = Departure(
+        ab.Scale(min_instances=2), membership, lifetime, agent, commits, lambda _: None
+    )
+    departure.decide()
+    departure.answered(msg.LeaveAnswer(granted=True))
+    departure.decide()
+    assert told == [msg.MayLeave(), EventKind.VETO]
+    kept.set()
+    await asyncio.sleep(0.1)
+    departure.decide()
+    assert told[2:] == [msg.StaysAfterAll(), msg.MayLeave()]
 
 
 @pytest.mark.parametrize(

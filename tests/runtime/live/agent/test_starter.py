@@ -1,0 +1,26 @@
+"""How long the agent waits until a process is ready."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from anabranch.runtime.live.agent.starter import Starter
+from tests.runtime.virtual_time import in_virtual_time
+
+
+@in_virtual_time
+async def test_one_that_may_take_longer_has_all_of_that_again_when_it_is_delayed() -> None:
+    killed: list[Any] = []
+    forker: Any = SimpleNamespace(kill=killed.append)
+    process: Any = SimpleNamespace(name="work.0")
+    nobody: Any = None
+    starter = Starter(nobody, forker, 10.0)
+    ready = starter.expect("work.0")
+    waiting = asyncio.create_task(starter.wait("work.0", process, ready, more_s=50.0))
+    await asyncio.sleep(1.0)
+    starter.note_delayed("work.0")
+    await asyncio.sleep(55.0)
+    starter.note_ready("work.0", "unix:here")
+    assert (await waiting, killed) == ("unix:here", [])

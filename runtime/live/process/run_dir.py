@@ -82,9 +82,14 @@ class RunDir:
         return True
 
     def remove(self) -> None:
-        """Unless another folder is in its place."""
+        """Unless another folder is in its place. With it goes what is left of removals that were
+        interrupted when the agent of this run was killed before."""
         if self._folder.is_at(self.path):
             _remove_all(self.path)
+        for left in self.path.parent.glob(f"{self.path.name}{REMOVING}*"):
+            remove_unless_used(left)
+            with suppress(OSError):
+                left.rmdir()  # if it had lost its mark already
         self._folder.close()
         os.close(self._lock)
 

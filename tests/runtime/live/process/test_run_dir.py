@@ -42,22 +42,34 @@ def test_what_a_killed_run_has_left_is_removed(base: Path) -> None:
     remove_unless_used(folder)
 
 
-@pytest.mark.parametrize("steps", range(7))
-def test_a_removal_that_was_interrupted_is_finished_by_the_next_run(
-    base: Path, monkeypatch: pytest.MonkeyPatch, steps: int
-) -> None:
-    """After each step; and the run is resumed in a folder of its own, whatever was left."""
+@pytest.fixture(params=range(7))
+def interrupted(
+    request: pytest.FixtureRequest, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """The folder of a run whose removal has ended after so many steps."""
     folder = left(base)
     (folder / "state").mkdir()
     (folder / "state" / "page").touch()
     with monkeypatch.context() as patch:
-        killed_after(steps, patch)
+        killed_after(request.param, patch)
         with suppress(Killed):
             remove_unless_used(folder)
-    assert [*base.iterdir()] or steps == 6
-    again = RunDir(folder)
-    assert {path.name for path in folder.iterdir()} >= {"lock", run_dir.MARK}
+    assert [*base.iterdir()] or request.param == 6
+    return folder
+
+
+def test_a_removal_that_was_interrupted_is_finished_when_the_run_is_resumed_and_ends(
+    base: Path, interrupted: Path
+) -> None:
+    again = RunDir(interrupted)
+    assert {path.name for path in interrupted.iterdir()} >= {"lock", run_dir.MARK}
     again.remove()
+    assert not [*base.iterdir()]
+
+
+def test_a_removal_that_was_interrupted_is_finished_by_a_later_run(
+    base: Path, interrupted: Path
+) -> None:
     for mark in base.glob(f"*/{run_dir.MARK}"):
         os.utime(mark, (0, 0))
     RunDir().remove()

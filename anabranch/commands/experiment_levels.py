@@ -54,8 +54,8 @@ def wladdimiro2021(
 
     \b
     model      steps of a second, without protocol; half a minute
-    simulated  the runtime in virtual time, tenfold faster; a quarter of an hour of processor
-               time, with --quick three minutes
+    simulated  the runtime in virtual time, tenfold faster; an hour of processor time, with
+               --quick nine minutes
     live       processes of this machine, pool against redeployment; five minutes, with --quick two
     """
     from anabranch.wladdimiro_pictures import draw_figures, draw_level

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from anabranch.commands.verify import command
 from anabranch.protocol.table import TABLE
 from anabranch.runtime.broken_protocols.variants import VARIANTS
-from tests.runtime.processes import PATIENCE_S
+from tests.runtime.processes import PATIENCE_S, still_alive_after
 
 TIMEOUT_S = PATIENCE_S
 
@@ -157,4 +157,4 @@ def test_ctrl_c_ends_all_processes_of_a_search_at_once() -> None:
         _, said = searching.communicate(timeout=TIMEOUT_S)
     assert searching.returncode == 130
     assert b"anabranch: interrupted\n" in said
-    assert not [pid for pid in workers[1:] if Path(f"/proc/{pid}/cmdline").exists()]
+    assert not still_alive_after(map(int, workers[1:]))

@@ -96,12 +96,16 @@ class Pins:
         if is_resumed:  # orders of before may be under way
             self._ordered = Ordered(resumed_s=clock.monotonic())
         while True:
-            plan = Plan(dict(self._pinned), "as many as a user has asked for")
-            orders, self._ordered = reconcile(plan, self._look(), self._ordered, self._rng)
-            for order in orders:
-                told = Order.of(order.act, "scale", insists=True)
-                self._messenger.send_by_name(order.instance, told)
+            if self._pinned:
+                self._order()
             await asyncio.sleep(PERIOD_S / 2)
+
+    def _order(self) -> None:
+        plan = Plan(dict(self._pinned), "as many as a user has asked for")
+        orders, self._ordered = reconcile(plan, self._look(), self._ordered, self._rng)
+        for order in orders:
+            told = Order.of(order.act, "scale", insists=True)
+            self._messenger.send_by_name(order.instance, told)
 
     def _look(self) -> Look:
         look = self._looks.look()

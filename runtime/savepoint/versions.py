@@ -3,7 +3,7 @@ processes as on Spark: its reader has to be of the same version."""
 
 from __future__ import annotations
 
-STATE_FORMAT = 9
+STATE_FORMAT = 10
 """Of journals, and of the pickled values in savepoints."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.runtime.live.process.process import describe_ends
 from anabranch.runtime.ports import clock
@@ -26,6 +26,8 @@ class Death:
     end: Ending
     done: int
     """How much was done by then, as far as that was reported."""
+    in_vain: bool = True
+    """False: the next incarnation has learnt from it which tuple was tried."""
 
 
 @dataclass(slots=True)
@@ -33,6 +35,7 @@ class Deaths:
     """The latest ones, without anything done in between."""
 
     _latest: list[Death] = field(default_factory=list)
+    _lessons: int = 0
 
     @property
     def ends(self) -> list[Ending]:
@@ -55,12 +58,16 @@ class Deaths:
         return describe_ends(end.how for end in self.ends)
 
     @property
+    def _in_vain(self) -> int:
+        return sum(death.in_vain for death in self._latest)
+
+    @property
     def next_is_last(self) -> bool:
-        return len(self._latest) >= RESUMES_MAX
+        return self._in_vain >= RESUMES_MAX
 
     @property
     def too_many(self) -> bool:
-        return len(self._latest) > RESUMES_MAX
+        return self._in_vain > RESUMES_MAX
 
     def note(self, end: Ending, done: int, lived_s: float, *, busy: bool) -> None:
         """`done`: grows whenever something gets done. `busy`: something was left to do."""
@@ -73,6 +80,13 @@ class Deaths:
             if not hung:
                 self._latest = [d for d in self._latest if now - d.at_s <= RESUMES_WINDOW_S]
             self._latest.append(Death(now, end, done))
+
+    def note_lessons(self, lessons: int) -> None:
+        """What the next incarnation says: the number of deaths that were not in vain for it. If it
+        says the same again, nothing was written down in between, and nothing was learnt."""
+        if lessons > self._lessons and self._latest:
+            self._latest[-1] = replace(self._latest[-1], in_vain=False)
+        self._lessons = lessons
 
     def told(self, who: str) -> str:
         """Why it is not resumed once more, and where to look."""

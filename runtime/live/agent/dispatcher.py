@@ -112,7 +112,8 @@ class Dispatcher:
                 self._reports.end(member, message)
             case msg.Suspect(peer=peer):
                 self._watchdog.hear(id_from_wire(peer))
-            case msg.Resumed(children=children, leaving=leaving, goes=goes):
+            case msg.Resumed(children=children, leaving=leaving, goes=goes, lessons=lessons):
+                member.deaths.note_lessons(lessons)
                 self._spawner.keep_only(member, frozenset(map(id_from_wire, children)))
                 member.relocates = member.relocates and goes
                 self._roster.let_go(member, leaving)

@@ -156,7 +156,10 @@ class Persistence:
         children = [id_to_wire(c) for c in self._orders.announced]
         leaving = self._orders.departure.resume()
         goes = is_leaving(self._membership.state)
-        self._agent_client.send(Resumed(children=children, leaving=leaving, goes=goes))
+        lessons = self._pump.poison_guard.lessons
+        self._agent_client.send(
+            Resumed(children=children, leaving=leaving, goes=goes, lessons=lessons)
+        )
         self._pump.tell_again()
         self._tell_status()
         self._begin()

@@ -12,6 +12,12 @@ One death may come from outside while a tuple happens to be tried; two on the sa
 taken as proof. Deaths that no tuple can be the reason of do not count: a disk that fails, a process
 that was stopped, all processes killed at once.
 
+A death of which the next incarnation knows which tuple was tried was not in vain, for the same
+tuple ends its process only once more. The agent is told how many there were (`lessons`), and does
+not count them among those after which the run fails: several such tuples may come from different
+predecessors, in another order each time. They come to an end, for each of them brings a burial
+closer, and so many burials in a row fail the run, too.
+
 An incarnation is careful for as many tuples as may have been in work when the last one died and
 some more. One that is not careful asks one question per slice.
 
@@ -77,6 +83,8 @@ class PoisonGuard:
         those of which it is known which tuple was tried: they were careful for long enough."""
         self._deaths: dict[Place, tuple[str, ...]] = {}
         """How the process ended, each time that one of these tuples was being tried alone."""
+        self.lessons = 0
+        """How many such deaths there were, those included that have been forgotten since."""
         self._trying: Place | None = None
         self._in_a_row = 0
         """Burials since a tuple was last processed."""
@@ -87,7 +95,7 @@ class PoisonGuard:
 
     def snapshot(self) -> tuple[Any, ...]:
         deaths = tuple(self._deaths.items())
-        return self._began_at, self._vain, deaths, self._trying, self._in_a_row
+        return self._began_at, self._vain, deaths, self._trying, self._in_a_row, self.lessons
 
     def restore(self, past: Past, gathered: int = 0) -> None:
         """`gathered`: how many tuples may have been in work beside those that came on credit."""
@@ -95,12 +103,13 @@ class PoisonGuard:
         self._began_at = _mark(past)
         if POISON not in past.parts or not in_vain or self._profile.duties.loses:
             return  # the whole run was resumed, maybe with other functions
-        began_at, vain, deaths, trying, self._in_a_row = past.parts[POISON]
+        began_at, vain, deaths, trying, self._in_a_row, self.lessons = past.parts[POISON]
         self._deaths = dict(deaths)
         end = in_vain[-1]
         learnt = trying is not None and end.cause in TUPLES_FAULT
         self._vain = vain + (not learnt) if began_at == self._began_at else 0
         if learnt:
+            self.lessons += 1
             self._deaths[trying] = (*self._deaths.get(trying, ()), end.how)
         settled: dict[str, float] = {totals.peer: math.inf for totals in past.totals}
         settled |= {str(c.peer): c.row.settled for c in past.channels.values() if c.row}

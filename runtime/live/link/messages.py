@@ -259,11 +259,13 @@ class Suspect(Message, frozen=True, kw_only=True, tag="suspect"):
 class Resumed(Message, frozen=True, kw_only=True, tag="resumed"):
     """A later incarnation has restored itself. `children`: those of its children that its
     neighbours know or that it still waits for; the agent ends all others that only listen.
-    `leaving`: the agent counts on its leave, and it is about to. `goes`: it is about to leave."""
+    `leaving`: the agent counts on its leave, and it is about to. `goes`: it is about to leave.
+    `lessons`: after how many of its deaths it was known which tuple had been tried."""
 
     children: list[WireId]
     leaving: bool = False
     goes: bool = False
+    lessons: int = 0
 
 
 class Failed(Message, frozen=True, kw_only=True, tag="failed"):

@@ -145,6 +145,15 @@ async def test_which_deaths_count_is_decided_by_their_cause_and_not_by_words(cau
     assert (await dies_of(PLACE, TRIES + 1, Ending(cause, words))).condemns(PLACE) is counts
 
 
+async def test_deaths_of_which_it_is_known_what_was_tried_are_counted_over_burials() -> None:
+    twice = await dies_of(PLACE, TRIES)
+    assert await twice.before(PLACE)
+    twice.done()
+    assert next_incarnation(twice, KILLED).lessons == TRIES
+    await twice.before((*PLACE[:-1], 18))
+    assert next_incarnation(twice, KILLED).lessons == TRIES + 1
+
+
 async def test_the_reason_tells_all_ways_in_which_it_ended() -> None:
     first = await dies_of(PLACE, 1)
     await first.before(PLACE)

@@ -166,6 +166,7 @@ class Attendant:
             try:
                 incarnation = await self._begin_incarnation(orders, tries)
             except StartError as error:
+                tries.note(error)
                 failure = await self._why_not_again(str(error), tries)
                 await tries.pause()
             else:

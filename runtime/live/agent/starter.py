@@ -24,15 +24,24 @@ START_TRIES_S = 60.0
 
 
 class StartError(Exception):
-    """An instance or a service did not get ready. The message says which and why."""
+    """An instance or a service did not get ready. The message says which and why. `waited`: it had
+    said that the system refused what it needed, and that it waited for that."""
+
+    waited = False
 
 
 class Tries:
-    """To bring up the next incarnation, with longer and longer pauses between them."""
+    """To bring up the next incarnation, with longer and longer pauses between them. Time in which
+    one waited for what the system refused does not count against it."""
 
     def __init__(self) -> None:
-        self._began_s = clock.monotonic()
+        self._began_s = self._counts_from_s = clock.monotonic()
         self._pause_s = PAUSE_FIRST_S
+
+    def note(self, error: StartError) -> None:
+        """One has come to nothing."""
+        if error.waited:
+            self._counts_from_s = clock.monotonic()
 
     async def pause(self) -> None:
         await asyncio.sleep(self._pause_s)
@@ -44,7 +53,7 @@ class Tries:
 
     @property
     def are_enough(self) -> bool:
-        return self.passed_s > START_TRIES_S
+        return clock.monotonic() - self._counts_from_s > START_TRIES_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +111,8 @@ class Starter:
         self._awaited: dict[str, asyncio.Future[str]] = {}
         self._deadlines: dict[str, tuple[asyncio.Timeout, float]] = {}
         """With how many seconds each has been set."""
+        self._delayed: set[str] = set()
+        """What has said since it was expected that it waits."""
 
     async def take(self, what: str) -> Process:
         """An idle process within the deadline of a parent that is there and stays. Raises
@@ -139,11 +150,20 @@ class Starter:
                 return await ready
         except TimeoutError:
             self._forker.kill(process)
-            told = f"{process.name} was not ready within {deadline_s:g} s"
-            raise StartError(told) from None
+            raise self._error(
+                key, f"{process.name} was not ready within {deadline_s:g} s"
+            ) from None
+        except StartError as error:
+            raise self._error(key, str(error)) from None
         finally:
             del self._awaited[key]
             self._deadlines.pop(key, None)
+            self._delayed.discard(key)
+
+    def _error(self, key: str, told: str) -> StartError:
+        error = StartError(told)
+        error.waited = key in self._delayed
+        return error
 
     def note_ready(self, key: str, address: str) -> None:
         ready = self._awaited.get(key)
@@ -155,6 +175,7 @@ class Starter:
         time again."""
         if key not in self._deadlines:
             return
+        self._delayed.add(key)
         deadline, deadline_s = self._deadlines[key]
         if not deadline.expired():
             deadline.reschedule(asyncio.get_running_loop().time() + deadline_s)

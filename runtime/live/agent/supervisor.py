@@ -107,7 +107,7 @@ class Supervisor:
             try:
                 await self._incarnations.begin(member)
             except StartError as error:
-                self._could_not_start(member, str(error), tries)
+                self._could_not_start(member, error, tries)
                 if (
                     member.id in self._incarnations.ended
                 ):  # one that was too slow is killed, and may take long
@@ -122,10 +122,11 @@ class Supervisor:
         else:  # ended as unused meanwhile
             self._incarnations.kill(member)
 
-    def _could_not_start(self, member: Member, why: str, tries: Tries) -> None:
+    def _could_not_start(self, member: Member, error: StartError, tries: Tries) -> None:
         if not self._deaths.is_to_resume(member):
             return
-        self._run_events.of(member, EventKind.START_FAILED, why)
+        self._run_events.of(member, EventKind.START_FAILED, str(error))
+        tries.note(error)
         if tries.are_enough:
-            told = f"{member.who} could not be resumed for {tries.passed_s:.0f} s: {why}"
+            told = f"{member.who} could not be resumed for {tries.passed_s:.0f} s: {error}"
             self._course.fail(Failure(told))

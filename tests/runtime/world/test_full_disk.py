@@ -70,12 +70,35 @@ def test_first_instances_wait_for_room_to_begin() -> None:
     assert all("No space left on device" in e.detail for e in waits)
 
 
+@dataclass
+class FullAndKilled(FullFor):
+    """And so many processes die that have waited for room longer than a start is tried."""
+
+    to_kill: int = 2
+
+    def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
+        found = super().blow(process, call, path, size)
+        waited_s = 0.0 if self.began_s is None else clock.monotonic() - self.began_s
+        if found is None or waited_s < 1.2 * START_TRIES_S or not self.to_kill:
+            return found
+        self.to_kill -= 1
+        return Blow(0)
+
+
 @pytest.mark.parametrize("left", [40, 60, 80, 100])
 def test_an_instance_that_is_resumed_waits_for_room(left: int) -> None:
     """Without that it would die again and again, which ends the run."""
     troubles = Troubles(until_s=LONG_S, kills=0.3, kills_each_max=2)
     report = ran(FullFor(LONG_S, left), troubles)
     assert any(operator.deaths for operator in report.operators)
+
+
+@pytest.mark.parametrize("left", [20, 60, 100])
+def test_one_that_is_killed_after_it_has_waited_for_room_for_long_is_tried_again(left: int) -> None:
+    """How long it waited says nothing about the next one."""
+    troubles = Troubles(until_s=3.0, kills=3.0, kills_each_max=1)
+    report = ran(FullAndKilled(LONG_S, left), troubles)
+    assert EventKind.START_FAILED in [event.kind for event in report.events]
 
 
 def test_the_disk_that_is_full_does_not_hide_an_instance_that_hangs() -> None:

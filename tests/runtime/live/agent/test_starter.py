@@ -6,7 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from anabranch.runtime.live.agent.starter import Starter
+from anabranch.runtime.live.agent import starter as starting
+from anabranch.runtime.live.agent.starter import Starter, StartError, Tries
 from tests.runtime.virtual_time import in_virtual_time
 
 
@@ -24,3 +25,16 @@ async def test_one_that_may_take_longer_has_all_of_that_again_when_it_is_delayed
     await asyncio.sleep(55.0)
     starter.note_ready("work.0", "unix:here")
     assert (await waiting, killed) == ("unix:here", [])
+
+
+@in_virtual_time
+async def test_tries_of_what_waits_for_the_system_are_never_enough_and_others_are() -> None:
+    tries, waited = Tries(), StartError("killed while it waited")
+    waited.waited = True
+    await asyncio.sleep(starting.START_TRIES_S + 1.0)
+    tries.note(waited)
+    assert not tries.are_enough
+    assert tries.passed_s > starting.START_TRIES_S
+    await asyncio.sleep(starting.START_TRIES_S + 1.0)
+    tries.note(StartError("died"))
+    assert tries.are_enough

@@ -1,8 +1,8 @@
 """Between the agent of a host and a run of it: a socket pair, framed as a link.
 
 The agent asks, and the run replies with its figures, or says whether it does what it is asked; it
-tells the run to end; and the run ends when the agent is gone. A reply has the number of what it
-replies to: one that comes too late is none to the next question.
+tells the run to end, and which hosts there are; and the run ends when the agent is gone. A reply
+has the number of what it replies to: one that comes too late is none to the next question.
 
     attended run ── Attendance ══ socket pair ══ RunProcess ── agent of the host
 """
@@ -21,21 +21,26 @@ from typing import Any
 
 import msgspec
 
+from anabranch.runtime.hosts.hosting import Home, HostOffer
+from anabranch.runtime.live.hosts.host_directory import HostDirectory
 from anabranch.runtime.live.link.link import Link, LinkError, receive_blocking, send_blocking
 
-ASK, END, STOP, SCALE = "ask", "end", "stop", "scale"
+ASK, END, STOP, SCALE, HOSTS = "ask", "end", "stop", "scale", "hosts"
 """Figures; end the input and finish; stop at once, so that the run is kept; how many instances an
-operator is to have."""
+operator is to have; which hosts there are now."""
 READ_BYTES = 2**16
 
 
 class ToRun(msgspec.Struct, frozen=True, array_like=True):
-    """By the agent. `operator`, `instances`: of SCALE; None: as its policy decides."""
+    """By the agent. `operator`, `instances`: of SCALE; None: as its policy decides. `home`,
+    `hosts`: of HOSTS; all that are known."""
 
     number: int
     what: str
     operator: str = ""
     instances: int | None = None
+    home: Home | None = None
+    hosts: list[HostOffer] = []
 
 
 class RunReply(msgspec.Struct, frozen=True, array_like=True):
@@ -49,9 +54,10 @@ class RunReply(msgspec.Struct, frozen=True, array_like=True):
 class Attendance:
     """In the run's process: a thread that hears the agent. `attend` is called when there is a run:
     `told` hears END or STOP, and STOP when the agent is gone; `scale` says why it does not do it.
-    Before that, STOP ends the process: nothing has begun."""
+    Before that, STOP ends the process: nothing has begun. `hosts`: those of which it was told."""
 
     def __init__(self, fd: int, gone_code: int) -> None:
+        self.hosts = HostDirectory()
         self._figures: Callable[[], dict[str, Any]] | None = None
         self._told: Callable[[str], None] | None = None
         self._scale: Callable[[str, int | None], str] | None = None
@@ -83,7 +89,9 @@ class Attendance:
                 self._tell(STOP)
                 return
             said = msgspec.msgpack.decode(body, type=ToRun)
-            if said.what in (ASK, SCALE):
+            if said.what == HOSTS:
+                self.hosts.learn(said.home, said.hosts)
+            elif said.what in (ASK, SCALE):
                 with suppress(OSError):
                     send_blocking(self._socket, self._reply(said))
             else:
@@ -161,6 +169,9 @@ class RunProcess:
 
     def tell(self, what: str) -> None:
         self._link.send(ToRun(next(self._numbers), what))
+
+    def tell_hosts(self, home: Home, hosts: Sequence[HostOffer]) -> None:
+        self._link.send(ToRun(next(self._numbers), HOSTS, home=home, hosts=[*hosts]))
 
     async def _replied(self, said: ToRun, timeout_s: float) -> RunReply | None:
         reply: asyncio.Future[RunReply] = asyncio.get_running_loop().create_future()

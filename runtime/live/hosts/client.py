@@ -65,7 +65,7 @@ class HostAgentClient:
         """Of one of these kinds. Raises `AgentError`."""
         try:
             async with asyncio.timeout(REPLY_S):
-                return await _received(self._stream, self._address, *kinds)
+                return await received(self._stream, self._address, *kinds)
         except ConnectionError:
             if (refused := self._stream.refusal) is not None:
                 raise AgentError(_refused(refused, self._address)) from None
@@ -88,18 +88,33 @@ async def agent_at(
     """`token_file`: with the agent's secret; None: the one that the agent names, if this user can
     read it. `tls`: the folder of a certificate, which counts in place of the token; None: the agent
     speaks no TLS. Raises `AgentError`."""
-    stream = await _dialled(address, tls)
+    stream, unproved = await dialled_agent(address, token_file, tls)
     try:
-        async with asyncio.timeout(DIAL_S):
-            unproved = await _handshake(stream, address, token_file)
         stream.allow(frame_bytes_max)
         yield HostAgentClient(stream, address, unproved)
-    except TimeoutError:
-        raise AgentError(f"what listens at {address} does not answer as an agent does") from None
     except ConnectionError:
         raise AgentError(_why_ended(stream, address)) from None
     finally:
         stream.close()
+
+
+async def dialled_agent(
+    address: str, token_file: Path | None, tls: Path | None
+) -> tuple[FrameStream, str]:
+    """A stream to the agent, once both sides have proved who they are, and `unproved` of
+    `HostAgentClient`. As `agent_at`. Raises `AgentError`."""
+    stream = await _dialled(address, tls)
+    try:
+        async with asyncio.timeout(DIAL_S):
+            return stream, await _handshake(stream, address, token_file)
+    except BaseException as error:
+        stream.close()
+        if isinstance(error, TimeoutError):
+            told = f"what listens at {address} does not answer as an agent does"
+            raise AgentError(told) from None
+        if isinstance(error, ConnectionError):
+            raise AgentError(_why_ended(stream, address)) from None
+        raise
 
 
 async def _dialled(address: str, tls: Path | None) -> FrameStream:
@@ -147,14 +162,14 @@ async def _handshake(stream: FrameStream, address: str, token_file: Path | None)
     if stream.peer is not None:
         if not stream.peer.may(AGENT):
             raise AgentError(f"what listens at {address} is no agent, but {stream.peer.name}")
-        await _received(stream, address, Welcome)
+        await received(stream, address, Welcome)
         return ""
-    challenge = await _received(stream, address, Challenge)
+    challenge = await received(stream, address, Challenge)
     secret = _secret(challenge, token_file)
     mine = clock.secret(NONCE_BYTES)
     proof = b"" if secret is None else mac_of(secret, "command", mine, challenge.nonce)
     say(stream, Proof(mine, proof))
-    welcome = await _received(stream, address, Welcome)
+    welcome = await received(stream, address, Welcome)
     if secret is None:
         return UNPROVED.format(file=challenge.token_file)
     if not is_proved(secret, "agent", welcome.mac, challenge.nonce, mine):
@@ -178,8 +193,9 @@ def _secret(challenge: Challenge, token_file: Path | None) -> bytes | None:
         raise AgentError(f"--token-file {token_file}: {error.strerror}", wrong=True) from None
 
 
-async def _received(stream: FrameStream, address: str, *kinds: type[S]) -> S:
-    """Raises `AgentError`, `ConnectionError`."""
+async def received(stream: FrameStream, address: str, *kinds: type[S]) -> S:
+    """What comes next, which must be of one of these kinds. Raises `AgentError`,
+    `ConnectionError`."""
     body = await stream.receive()
     if body is None:
         raise ConnectionError

@@ -4,6 +4,8 @@ HostAgent ─┬─ DataFolder: key and incarnation of the host, the secret
            ├─ Door: where it listens
            ├─ Gossip ── HostMembership: which hosts are live
            ├─ Pipelines ── RunProcess: a process for each pipeline
+           │      ╰─ HostsNews: which hosts there are
+           ├─ HostedRuns ── HostedWorker: a process for each run of another host
            ╰─ RequestServer: what commands ask
 """
 
@@ -17,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.hosts.config import AgentConfig, host_of, is_loopback
+from anabranch.runtime.hosts.config import AgentConfig, host_in, host_of, is_loopback
 from anabranch.runtime.hosts.effects import Changed, Joined, NameTaken
 from anabranch.runtime.hosts.host import HostInfo, HostState
 from anabranch.runtime.hosts.membership import HostMembership
@@ -26,18 +28,20 @@ from anabranch.runtime.hosts.requests import (
     GREETING,
     AskHosts,
     Challenge,
-    HostLine,
-    HostsKnown,
 )
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.data_folder import DataFolder, open_folder
 from anabranch.runtime.live.hosts.door import Door
 from anabranch.runtime.live.hosts.gossip import GOSSIP, Gossip, Told
+from anabranch.runtime.live.hosts.hosted_runs import HostedRuns
+from anabranch.runtime.live.hosts.hosted_worker import WorkerOrder, order_for
+from anabranch.runtime.live.hosts.hosts_desk import HostsDesk
+from anabranch.runtime.live.hosts.hosts_news import HostsNews, HostsTold
 from anabranch.runtime.live.hosts.lines import KEPT, Lines
 from anabranch.runtime.live.hosts.pipeline_desk import PipelineDesk, in_words
 from anabranch.runtime.live.hosts.pipelines import Pipelines
 from anabranch.runtime.live.hosts.refusals import Refusals
-from anabranch.runtime.live.hosts.request_server import RequestServer, say
+from anabranch.runtime.live.hosts.request_server import RequestServer
 from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.live.hosts.tls import TlsFolder, check_agent
 from anabranch.runtime.ports import clock
@@ -77,6 +81,11 @@ class HostAgent:
         self._gossip: Gossip
         self._command = command
         self._pipelines: Pipelines
+        self._told = HostsTold(config.name, version, config.tls)
+        self._news: HostsNews | None = None
+        self._hosted = HostedRuns(
+            Path(config.data) / "hosted", config.name, version, command, self._order, log
+        )
         self._joined = False
         self._refusals = Refusals(log)
         self._tls: TlsFolder | None = None
@@ -91,7 +100,9 @@ class HostAgent:
             self._log.say("damaged", damaged)
         try:
             parent = folder.path / "pipelines"
-            self._pipelines = Pipelines(parent, config.name, self._command, config.warm, self._log)
+            self._pipelines = Pipelines(
+                parent, config.name, self._command, config.warm, self._log, self._told
+            )
             server = self._request_server()
             door = Door(
                 {
@@ -114,17 +125,36 @@ class HostAgent:
             self._gossip.start()
             lan = self._on_lan(self._gossip.membership.me)
             try:
-                self._pipelines.resume()
+                self._begin_work()
                 await self._over
             except OSError as error:
                 raise AgentFailed(f"cannot use {in_words(error)}") from None
             finally:
-                closed = [] if lan is None else [lan.close()]
-                await asyncio.gather(self._gossip.leave(), self._pipelines.close(), *closed)
+                await self._close(lan)
                 door.close()
                 self._log.say("left", "has left")
         finally:
             folder.close()
+
+    def _begin_work(self) -> None:
+        """Raises `OSError`."""
+        self._hosted.open()
+        news = self._news = HostsNews(
+            self._gossip.membership, self._told, lambda: self._pipelines.tell_hosts(self._told)
+        )
+        news.start()
+        self._pipelines.resume()
+
+    async def _close(self, lan: Lan | None) -> None:
+        if self._news is not None:
+            self._news.close()
+        closed = [] if lan is None else [lan.close()]
+        await asyncio.gather(
+            self._gossip.leave(), self._pipelines.close(), self._hosted.close(), *closed
+        )
+
+    def _order(self, state: Path) -> WorkerOrder:
+        return order_for(host_in(self._gossip.membership.me.address), state, self.config.tls)
 
     def _gossip_at(self, address: str) -> Gossip:
         config, folder = self.config, self._folder
@@ -229,6 +259,8 @@ class HostAgent:
                 self._joined = True
                 self._log.say("joined", "other hosts have answered")
             case Changed(host, _, state):
+                if self._news is not None:
+                    self._news.note_changed()
                 where = f" at {host.address}" if state is HostState.ALIVE else ""
                 text = f"host {host.name}{where} {_IN_WORDS[state]}"
                 self._log.say(state.name.lower(), text, about=host.name, address=host.address)
@@ -262,29 +294,12 @@ class HostAgent:
             return Challenge(nonce, self.config.name, self.version, str(folder.token_file))
 
         desk = PipelineDesk(self._pipelines)
+        hosts = HostsDesk(lambda: self._gossip.membership, self._refusals)
         return RequestServer(
             challenge,
             folder.secret,
-            {AskHosts: self._tell_hosts},
-            desk.handlers,
+            {AskHosts: hosts.tell},
+            desk.handlers | self._hosted.handlers,
             FRAME_BYTES_MAX,
             self._refusals,
         )
-
-    async def _tell_hosts(self, request: AskHosts, stream: FrameStream) -> None:
-        membership, now = self._gossip.membership, clock.monotonic()
-        rows = sorted(membership.table, key=lambda row: row.host.name)
-        probe_s = membership.latencies.of
-        lines = [
-            HostLine(r.host, r.state.name.lower(), now - r.since, probe_s(r.host.name))
-            for r in rows
-        ]
-        stream.allow(2**20)
-        gossip = {
-            "frames of gossip that make no sense": membership.malformed,
-            "gossip in the name of another host": membership.false_names,
-            "gossip on other hosts that is not taken": membership.false_rows,
-        }
-        refused = dict(self._refusals.counts) | {what: n for what, n in gossip.items() if n}
-        say(stream, HostsKnown(self.config.name, lines, membership.refused, refused))
-        await stream.drained()

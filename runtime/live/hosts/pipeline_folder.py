@@ -2,7 +2,8 @@
 
 pipelines/NAME@VERSION/
     pipeline.json    what was submitted, and what has become of it
-    files/           the code, unpacked; the working folder of the run
+    bundle           the code as it came, for other hosts
+    files/           the same, unpacked; the working folder of the run
     state/           the run, so that it can be resumed
     report.json      of the run that has ended
     log-0, log-…     what the run has printed (see `printed`)
@@ -11,12 +12,13 @@ pipelines/NAME@VERSION/
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
-from anabranch.runtime.hosts.bundle import VERSION_CHARS, Bundle
+from anabranch.runtime.hosts.bundle import VERSION_CHARS, Bundle, encoded
 from anabranch.runtime.live.hosts.printed import PrintedLog
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store
@@ -24,6 +26,8 @@ from anabranch.runtime.storage.replaced import replace_file
 from anabranch.runtime.storage.state_folder import RUN
 
 RECORD, FILES, STATE, REPORT = "pipeline.json", "files", "state", "report.json"
+BUNDLE = "bundle"
+RUN_BYTES = 16
 UNFINISHED = ".new-"
 """Before names of folders that are being unpacked; no pipeline has such a name."""
 
@@ -38,7 +42,8 @@ class PipelineEnd(msgspec.Struct, frozen=True):
 
 class PipelineRecord(msgspec.Struct, frozen=True):
     """`begun`: a run of it has been seen at work. `ending`: how its run was told to end. `end`:
-    None while it is to run. `owner`: as in `PipelineStatus`."""
+    None while it is to run. `owner`: as in `PipelineStatus`. `run`: by which other hosts know its
+    run, the same as long as that is resumed."""
 
     name: str
     version: str
@@ -50,6 +55,7 @@ class PipelineRecord(msgspec.Struct, frozen=True):
     ending: str = ""
     end: PipelineEnd | None = None
     owner: str = ""
+    run: str = ""
 
     @property
     def id(self) -> str:
@@ -92,6 +98,11 @@ class PipelineFolder:
         return self.path / REPORT
 
     @property
+    def bundle(self) -> Path:
+        """Not there if an earlier version has unpacked it."""
+        return self.path / BUNDLE
+
+    @property
     def is_kept(self) -> bool:
         """Whether there is a run to go on with."""
         return store().exists(self.state / RUN)
@@ -116,29 +127,42 @@ class PipelineFolder:
 def unpack(parent: Path, bundle: Bundle, version: str, owner: str = "") -> PipelineFolder:
     """A new folder, whole or not at all. Raises `OSError`."""
     code = (bundle.module, bundle.variable, bundle.settings)
-    record = PipelineRecord(bundle.name, version, *code, now(), owner=owner)
-    aside = parent / f"{UNFINISHED}{clock.secret(6).hex()}"
-    try:
-        store().make_folder(aside / FILES, 0o700, parents=True)
-        for packed in bundle.files:
-            path = aside / FILES / packed.path
-            store().make_folder(path.parent, 0o700, parents=True)
-            file = store().open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            try:
-                file.append(packed.data)
-                file.sync()
-            finally:
-                file.close()
+    record = PipelineRecord(bundle.name, version, *code, now(), owner=owner, run=new_run())
+    with unpacked_aside(parent, bundle) as aside:
         folder = PipelineFolder(aside, record)
         folder.note()
         folder.path = parent / record.id
         store().rename(aside, folder.path)
         store().sync_folder(parent)
+    return folder
+
+
+@contextmanager
+def unpacked_aside(parent: Path, bundle: Bundle) -> Iterator[Path]:
+    """A folder with the bundle and its files, to be renamed within; it is removed if that fails.
+    Raises `OSError`."""
+    aside = parent / f"{UNFINISHED}{clock.secret(6).hex()}"
+    try:
+        store().make_folder(aside / FILES, 0o700, parents=True)
+        _write(aside / BUNDLE, encoded(bundle))
+        for packed in bundle.files:
+            path = aside / FILES / packed.path
+            store().make_folder(path.parent, 0o700, parents=True)
+            _write(path, packed.data)
+        yield aside
     except BaseException:
         with suppress(OSError):
             store().remove_folder(aside)
         raise
-    return folder
+
+
+def _write(path: Path, data: bytes) -> None:
+    file = store().open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        file.append(data)
+        file.sync()
+    finally:
+        file.close()
 
 
 def folders_in(parent: Path) -> list[Path]:
@@ -171,6 +195,10 @@ def folder_at(path: Path) -> PipelineFolder:
     except OSError as error:
         raise DamagedFolder(folder.path, f"this cannot be read: {error.strerror}") from None
     return folder
+
+
+def new_run() -> str:
+    return clock.secret(RUN_BYTES).hex()
 
 
 def now() -> str:

@@ -11,25 +11,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 
-from anabranch.runtime.hosts.bundle import Bundle, BundleError, lacks, needed, opened
+from anabranch.runtime.hosts.bundle import Bundle, BundleError, opened
 from anabranch.runtime.hosts.pipelines import LogNews, PipelineStatus, ScaleOutcome
 from anabranch.runtime.hosts.roles import OPERATE, Peer
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.attendance import END, STOP
 from anabranch.runtime.live.hosts.attended import Attended, figures_of
 from anabranch.runtime.live.hosts.damaged import DamagedPipelines
+from anabranch.runtime.live.hosts.hosts_news import HostsTold
 from anabranch.runtime.live.hosts.pipeline_folder import (
     DamagedFolder,
     PipelineFolder,
     folder_at,
     folders_in,
     id_of,
+    new_run,
     unpack,
 )
 from anabranch.runtime.live.hosts.refused import PipelineRefused
+from anabranch.runtime.live.hosts.requirements import check_requirements
 from anabranch.runtime.live.hosts.scaled import scaled
 from anabranch.runtime.live.hosts.upkeep import ANSWER_S, Upkeep
 from anabranch.runtime.ports.disk import store
@@ -48,21 +50,33 @@ CLOSE_S = 40.0
 
 
 class Pipelines:
-    """`command`: `anabranch run` as a list of words."""
+    """`command`: `anabranch run` as a list of words. `hosts`: what runs are told of others."""
 
     def __init__(
-        self, parent: Path, host: str, command: Sequence[str], warm: int, log: AgentLog
+        self,
+        parent: Path,
+        host: str,
+        command: Sequence[str],
+        warm: int,
+        log: AgentLog,
+        hosts: HostsTold | None = None,
     ) -> None:
         self._parent = parent
         self._host = host
         self.log = log
-        self._upkeep = Upkeep(command, warm, log)
+        self._upkeep = Upkeep(command, warm, log, hosts)
         self._all: dict[str, Attended] = {}
         self._damaged = DamagedPipelines(host, log)
         self._unpacking: set[str] = set()
 
     def __len__(self) -> int:
         return sum(one.task is not None for one in self._all.values())
+
+    def tell_hosts(self, hosts: HostsTold) -> None:
+        """To all runs."""
+        for one in self._all.values():
+            if one.process is not None:
+                one.process.tell_hosts(hosts.home_of(one.folder), hosts.offers)
 
     def resume(self) -> None:
         """Go on with all that had not ended when the agent did. Raises `OSError`."""
@@ -121,7 +135,8 @@ class Pipelines:
             one = await self._unpacked(bundle, version, asker.name if asker else "")
         else:
             _check_owner(one, asker)
-            one.note(end=None, begun=False, ending="")
+            run = one.folder.record.run if one.folder.is_kept else new_run()
+            one.note(end=None, begun=False, ending="", run=run)
         self._upkeep.start(one)
         await self._begun_or_ended(one)
         end = one.folder.record.end
@@ -133,9 +148,7 @@ class Pipelines:
         return await self.status_of(one)
 
     def _check(self, bundle: Bundle) -> None:
-        missing = [(n, place) for n, place in needed(bundle).items() if not _is_there(n)]
-        if missing:
-            raise PipelineRefused(lacks(missing, self._host))
+        check_requirements(bundle, self._host)
         if self._upkeep.closing:
             raise PipelineRefused(f"{self._host} is about to end; submit it again", wrong=False)
         if len(self) >= PIPELINES_MAX:
@@ -284,10 +297,3 @@ def _check_owner(one: Attended, asker: Peer | None) -> None:
         raise PipelineRefused(
             f"{one.id} {whose}; for {asker.name} to do this needs the role {OPERATE}"
         )
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False

@@ -9,3 +9,7 @@ class PipelineRefused(Exception):
     def __init__(self, message: str, *, wrong: bool = True) -> None:
         super().__init__(message)
         self.wrong = wrong
+
+
+class HostRefused(Exception):
+    """A host takes no instances of a run, and will not take any later. The message says why."""

@@ -132,11 +132,13 @@ class FrameStream(asyncio.Protocol):
             else:
                 self._tls.send(data, self._transport.write)
 
-    async def drained(self) -> None:
-        """Return when the other end can take more, has gone, or takes nothing for `UNREAD_S`."""
+    async def drained(self) -> bool:
+        """Return when the other end can take more or has gone; False: it has taken nothing for
+        `UNREAD_S`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(UNREAD_S):
-                await self._writable.wait()
+                return await self._writable.wait()
+        return False
 
     def close(self) -> None:
         """What was sent still goes out, within `UNREAD_S`."""

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.attendance import RunProcess
 from anabranch.runtime.live.hosts.attended import STOPPED, Attended
+from anabranch.runtime.live.hosts.hosts_news import HostsTold
+from anabranch.runtime.live.hosts.pipeline_folder import new_run
 from anabranch.runtime.ports.disk import store
 
 ANSWER_S = 3.0
@@ -19,14 +21,18 @@ begun its run."""
 
 
 class Upkeep:
-    """Of all pipelines of a host. `command`: `anabranch run` as a list of words."""
+    """Of all pipelines of a host. `command`: `anabranch run` as a list of words. `hosts`: what runs
+    are told of other hosts; None: nothing."""
 
-    def __init__(self, command: Sequence[str], warm: int, log: AgentLog) -> None:
+    def __init__(
+        self, command: Sequence[str], warm: int, log: AgentLog, hosts: HostsTold | None = None
+    ) -> None:
         self.closing = False
         """The agent ends: what ends does not begin again."""
         self._command = command
         self._warm = warm
         self._log = log
+        self._hosts = hosts
 
     def start(self, one: Attended) -> None:
         one.message = ""
@@ -68,7 +74,10 @@ class Upkeep:
             wait_s = min(2 * wait_s, WAIT_MAX_S)
 
     async def _run_once(self, one: Attended) -> int:
-        folder, record = one.folder, one.folder.record
+        folder = one.folder
+        if not folder.record.run or (folder.record.begun and not folder.is_kept):
+            folder.note(run=new_run())  # what other hosts have kept is of another run
+        record = folder.record
         store().remove(folder.report)
         target = f"{record.module}:{record.variable}" if record.variable else record.module
         settings = [word for each in record.settings for word in ("--set", each)]
@@ -77,6 +86,8 @@ class Upkeep:
         process = await RunProcess.begin([*begins, "--attended"], folder.files, one.add_output)
         one.process = process
         one.starts += 1
+        if self._hosts is not None:
+            process.tell_hosts(self._hosts.home_of(folder), self._hosts.offers)
         if record.ending:  # the process before was killed while it ended
             process.tell(record.ending)
         self._log.say("begins", f"pipeline {one.id} begins", pipeline=one.id, pid=process.pid)

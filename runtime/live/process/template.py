@@ -285,12 +285,15 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     parser = argparse.ArgumentParser(prog="python -m anabranch.runtime.live.process.template")
     for name in ("--control", "--lifeline", "--agent-pid"):
         parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--held", type=int, help="an open file that all processes are to have")
     parser.add_argument("pipeline", metavar="FILE:NAME", help="shown in the list of processes")
     options = parser.parse_args(arguments)
     become_template()
     # It hears nothing while it runs the user's file, so until then it is simply killed.
     orphans.die_with_parent(options.agent_pid)
     control = socket.socket(fileno=options.control)
+    if options.held is not None:
+        os.set_inheritable(options.held, False)
     preload = _load(control)
     serve_forks(control, options.lifeline, preload)
 

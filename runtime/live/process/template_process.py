@@ -142,14 +142,19 @@ def fork_template(pipeline: Pipeline, entry: str) -> TemplateProcess:
         return TemplateProcess(pid, control, lifeline)
 
 
-def import_template(pipeline: Pipeline, origin: Origin, entry: str) -> TemplateProcess:
-    """Start a program that reads the user's file again.
+def import_template(
+    pipeline: Pipeline, origin: Origin, entry: str, *, held: int | None = None
+) -> TemplateProcess:
+    """Start a program that reads the user's file again. `held`: an open file that all processes of
+    the run have.
 
     To be called from the thread that lives as long as the run: Linux ends the program with it.
     """
     request = encode(load_request(pipeline, origin, entry))
     with _ties() as (control, theirs, lifeline, lifeline_read):
         fds = {"--control": theirs.fileno(), "--lifeline": lifeline_read.fileno()}
+        if held is not None:
+            fds["--held"] = held
         command = [sys.executable, "-m", "anabranch.runtime.live.process.template"]
         for option, number in {**fds, "--agent-pid": os.getpid()}.items():
             command += [option, str(number)]

@@ -1,0 +1,85 @@
+"""What a run says to the agent of another host on which it wants to have instances, and what its
+own agent tells it.
+
+    run process                                agent of the other host
+    (greeting and proof, as a command)
+    HostRun ─────────────────────────────────▶
+            ◀───────────────────────────────── BundleWanted, if it lacks this version
+    the bundle, as one frame ────────────────▶
+            ◀───────────────────────────────── HostReady, or RequestFailed
+    frames ◀════════ relayed as they are ════▶ the run's worker there
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+from msgspec import Meta
+
+from anabranch.runtime.hosts.host import Address, Name, Word
+from anabranch.runtime.hosts.requests import AgentMessage
+from anabranch.runtime.hosts.roles import AGENT
+
+EPOCH_BYTES = 8
+RELAYED_BYTES_MAX = 32 * 2**20 + 2**16
+"""Of a frame between a run and its worker: one of a link, and what is around it."""
+ALIVE = "alive"
+
+RunId = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+
+
+class HostRun(AgentMessage, frozen=True, tag="host_run"):
+    """Have a worker of this run. `run`: the same as long as the run is resumed. `epoch`: of the
+    process that carries it out. `home`: its host. `anabranch`: the version of the runtime, whose
+    instances talk to each other. `version`: of the pipeline, the SHA-256 of its bundle."""
+
+    role: ClassVar[str] = AGENT
+    run: RunId
+    epoch: Annotated[bytes, Meta(min_length=EPOCH_BYTES, max_length=EPOCH_BYTES)]
+    home: Name
+    anabranch: Word
+    version: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+
+
+class BundleWanted(AgentMessage, frozen=True, tag="bundle_wanted"):
+    pass
+
+
+class HostReady(AgentMessage, frozen=True, tag="host_ready"):
+    """`began`: a new worker; otherwise the one that was there already."""
+
+    pid: int
+    began: bool
+
+
+class HostOffer(msgspec.Struct, frozen=True, array_like=True):
+    """A host as the agent of a run knows it. `state`: as in `HostLine`. `latency_s`: how long its
+    probes of other hosts take, as far as that is known."""
+
+    name: str
+    address: Address
+    region: str
+    labels: dict[str, str]
+    cores: int
+    memory_mb: int
+    anabranch: str
+    state: str
+    latency_s: dict[str, float] = {}
+    drained: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in (ALIVE, "suspected")
+
+
+class Home(msgspec.Struct, frozen=True, array_like=True):
+    """What a run has to know of itself to be on other hosts. `bundle`: the file; "" if its agent
+    has none. `tls`: the folder of the agent's certificate; "" without one."""
+
+    host: str
+    run: str
+    anabranch: str
+    version: str
+    bundle: str
+    tls: str = ""

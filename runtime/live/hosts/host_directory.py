@@ -1,0 +1,136 @@
+"""In the process of a run: the hosts that there are, and the way to them.
+
+What is known comes from the agent of the run's own host (`Attendance`), which says it at the
+beginning and whenever it changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from anabranch.runtime.hosts.hosting import (
+    EPOCH_BYTES,
+    RELAYED_BYTES_MAX,
+    BundleWanted,
+    Home,
+    HostOffer,
+    HostReady,
+    HostRun,
+)
+from anabranch.runtime.hosts.placement import HostRoom
+from anabranch.runtime.live.hosts.client import REPLY_S, AgentError, dialled_agent, received
+from anabranch.runtime.live.hosts.refused import HostRefused
+from anabranch.runtime.live.hosts.request_server import say
+from anabranch.runtime.live.hosts.stream import FrameStream
+from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.disk import store
+
+
+class HostDirectory:
+    """Used in several threads. `epoch`: of this process, unlike those of all others."""
+
+    def __init__(self) -> None:
+        self.epoch = clock.secret(EPOCH_BYTES)
+        self.home: Home | None = None
+        """None until the agent has said it."""
+        self._hosts: dict[str, HostOffer] = {}
+        self._lock = threading.Lock()
+        self._subscribed: list[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = []
+
+    @property
+    def me(self) -> str:
+        """The host of this process; "" until that is known."""
+        return "" if self.home is None else self.home.host
+
+    @property
+    def run(self) -> str:
+        return "" if self.home is None else self.home.run
+
+    @property
+    def hosts(self) -> Mapping[str, HostOffer]:
+        """By name; also those that are gone."""
+        with self._lock:
+            return dict(self._hosts)
+
+    def rooms(self) -> list[HostRoom]:
+        """What live hosts offer, whatever uses it. Those with another version of the runtime are
+        left out: they would refuse."""
+        home = self.home
+        return [
+            HostRoom(
+                offer.name,
+                offer.cores,
+                offer.memory_mb,
+                offer.region,
+                offer.labels,
+                offer.latency_s,
+            )
+            for offer in self.hosts.values()
+            if offer.is_live and home is not None and offer.anabranch == home.anabranch
+        ]
+
+    def subscribe(self, loop: asyncio.AbstractEventLoop, told: Callable[[], None]) -> None:
+        """Have `told` called in that loop whenever there is news, until it is closed."""
+        with self._lock:
+            self._subscribed.append((loop, told))
+
+    def learn(self, home: Home | None, hosts: Sequence[HostOffer]) -> None:
+        """By the thread that hears the agent."""
+        with self._lock:
+            self.home = home or self.home
+            self._hosts = {offer.name: offer for offer in hosts}
+            subscribed = [*self._subscribed]
+        for loop, told in subscribed:
+            try:
+                loop.call_soon_threadsafe(told)
+            except RuntimeError:  # it is closed: the run has ended
+                with self._lock:
+                    self._subscribed.remove((loop, told))
+
+    async def dial(self, host: str) -> FrameStream:
+        """A stream to the worker of this run there, which begins if there is none. Raises
+        `HostRefused`, or `OSError` if that may be tried again."""
+        home, offer = self.home, self.hosts.get(host)
+        if home is None or offer is None:
+            raise ConnectionError(f"host {host} is not known")
+        tls = Path(home.tls) if home.tls else None
+        try:
+            stream, unproved = await dialled_agent(offer.address, None, tls)
+        except AgentError as error:  # whatever it is: certificates may be changed just now
+            raise ConnectionError(str(error)) from None
+        try:
+            if unproved:
+                raise AgentError(unproved, wrong=True)
+            if stream.peer is not None and stream.peer.name != host:
+                raise AgentError(f"at {offer.address} is {stream.peer.name}, and not {host}")
+            async with asyncio.timeout(REPLY_S):
+                await _asked(stream, home, offer, self.epoch)
+        except BaseException as error:
+            stream.close()
+            if isinstance(error, AgentError):
+                raise (HostRefused if error.wrong else ConnectionError)(str(error)) from None
+            if isinstance(error, TimeoutError):
+                raise ConnectionError(f"host {host} does not answer") from None
+            raise
+        return stream
+
+
+async def _asked(stream: FrameStream, home: Home, offer: HostOffer, epoch: bytes) -> None:
+    stream.allow(RELAYED_BYTES_MAX)
+    say(stream, HostRun(home.run, epoch, home.host, home.anabranch, home.version))
+    reply = await received(stream, offer.address, BundleWanted, HostReady)
+    if isinstance(reply, BundleWanted):
+        stream.send(_bundle(home))
+        await received(stream, offer.address, HostReady)
+
+
+def _bundle(home: Home) -> bytes:
+    """Raises `AgentError`."""
+    try:
+        return store().read(Path(home.bundle)) if home.bundle else b""
+    except OSError as error:
+        told = f"the code for other hosts cannot be read: {home.bundle}: {error.strerror}"
+        raise AgentError(told) from None

@@ -1,2 +1,3 @@
 """The evaluation of Lombardi et al. 2018: "Elastic Symbiotic Scaling of Operators and Resources in
-Stream Processing Systems" (TPDS). So far its applications, its figures and fair shares of cores."""
+Stream Processing Systems" (TPDS). Applications, loads, a model of hosts,
+and who decides in it."""

@@ -53,15 +53,18 @@ def trained(
     starts: int = STARTS,
     epochs: int = EPOCHS,
     good: float = GOOD,
+    room: float = 1.0,
 ) -> NeuralProfile:
     """The best of some starts; each ends after so many `epochs`, all of them with one that is
-    `good`. `inputs`, `outputs`: a row for each record. Raises `PipelineError` for no records."""
+    `good`. `inputs`, `outputs`: a row for each record. `room`: so many times the highest output is
+    still within its reach. Raises `PipelineError` for no records."""
     if len(inputs) == 0 or len(inputs) != len(outputs):
         raise PipelineError(
             f"profile: expected as many inputs as outputs, at least one, got {len(inputs)} and "
             f"{len(outputs)}"
         )
-    of_inputs, of_outputs = _scale(inputs), _scale(outputs)
+    of_inputs, (least, span) = _scale(inputs), _scale(outputs)
+    of_outputs = least, span * room
     x, y = _scaled(inputs, of_inputs), _scaled(outputs, of_outputs)
     sizes = (x.shape[1], *hidden, y.shape[1])
     best: tuple[list[Values], float] | None = None

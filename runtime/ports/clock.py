@@ -99,6 +99,16 @@ class SystemClock:
             return None
 
 
+class ShiftedClock(SystemClock):
+    """The system's, whose `monotonic` is that of another host."""
+
+    def __init__(self, ahead_s: float) -> None:
+        self._ahead_s = ahead_s
+
+    def monotonic(self) -> float:
+        return time.monotonic() - self._ahead_s
+
+
 # A function of its own for each, because a look into an object costs as much as the answer.
 _clock: Clock = SystemClock()
 _monotonic, _wall, _thread_s = _clock.monotonic, _clock.wall, _clock.thread_s
@@ -163,6 +173,13 @@ def wall_utc() -> datetime:
 def wall_here() -> datetime:
     """With the time zone of this host."""
     return wall_utc().astimezone()
+
+
+def tell_time_of(ahead_s: float) -> None:
+    """From now on, `monotonic` of this process is that of a host compared with which the clock of
+    this one is ahead."""
+    if ahead_s:
+        _take(ShiftedClock(ahead_s))
 
 
 @contextmanager

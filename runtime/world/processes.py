@@ -220,6 +220,10 @@ class WorldProcesses:
     def pids(self) -> tuple[int, ...]:
         return tuple(p.pid for p in self.all if not p.ended)
 
+    @property
+    def is_reachable(self) -> bool:
+        return True
+
     async def start(self, timeout_s: float) -> None:
         await self.ready()
 

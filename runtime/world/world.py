@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent.agent import Agent
+from anabranch.runtime.live.agent.host_sites import HOME, Elsewhere
 from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
 from anabranch.runtime.live.agent.state_dir import StateDir, kept_in, open_state
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -118,7 +119,7 @@ class World(Surroundings):
         self._tell_troubles(disk_faults)
         self._rest_at_s = rest_at_s
         self._guests = guests
-        self._hosts = hosts
+        self._elsewhere = Elsewhere(HOME, lambda: hosts)
         self._drains = drains
         self._fixed = dict.fromkeys(fixed, "the scene says so")
         self.disk_faults = disk_faults
@@ -280,6 +281,6 @@ class World(Surroundings):
             self.processes,
             state,
             make_run_dir=WorldFolder,
-            hosts=self._hosts,
+            elsewhere=self._elsewhere,
         )
         return agent.report(await agent.run())

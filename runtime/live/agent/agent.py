@@ -20,8 +20,9 @@ import asyncio
 import random
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent.assignments import Assignments
 from anabranch.runtime.live.agent.attendant import Attendant
 from anabranch.runtime.live.agent.attendants import Attendants
@@ -37,9 +37,11 @@ from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsErro
 from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.completion import Completion
 from anabranch.runtime.live.agent.death_register import DeathRegister
+from anabranch.runtime.live.agent.departed import Departed
 from anabranch.runtime.live.agent.dispatcher import Dispatcher, SplitDesk
 from anabranch.runtime.live.agent.drains import Drains
 from anabranch.runtime.live.agent.folder_check import FolderCheck
+from anabranch.runtime.live.agent.host_sites import ONE_HOST, Elsewhere, HostSites
 from anabranch.runtime.live.agent.incarnations import Incarnations
 from anabranch.runtime.live.agent.inputs import Inputs
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
@@ -69,7 +71,6 @@ from anabranch.runtime.live.agent.state_dir import (
 from anabranch.runtime.live.agent.supervisor import Supervisor
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.views import Observed, report_of, snapshot_of
-from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.agent.watchdog import Watchdog, Watched
 from anabranch.runtime.live.process.processes import ForkError, MakeProcesses
 from anabranch.runtime.live.process.run_dir import RunDir, RunFolder
@@ -85,6 +86,7 @@ from anabranch.runtime.reporting.report import COMPLETED, DURATION, Report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Savepoint, SavepointError
 from anabranch.runtime.storage.record_log import CannotSync, LogDamaged
+from anabranch.runtime.values.kinds import EventKind
 from anabranch.runtime.values.texts import carried, original
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ class Agent:
         state: StateDir | None = None,
         savepoint: Savepoint | None = None,
         make_run_dir: Callable[[Path | None], RunFolder] = RunDir,
-        hosts: Sequence[HostRoom] = (),
+        elsewhere: Elsewhere = ONE_HOST,
     ) -> None:
         self.resumed = None if state is None else state.resumed
         self.span = options.backfill
@@ -123,6 +125,12 @@ class Agent:
             self.span = span_in(self.resumed)
         elif savepoint is not None:
             self.span = savepoint.head.span
+        elif elsewhere.processes is not None:
+            options = replace(options, transport="tcp", host=elsewhere.listen)
+        # A savepoint is made of journals that are all here; from another host no socket is seen
+        # that is a file here.
+        if options.until_committed or savepoint is not None or options.transport != "tcp":
+            elsewhere = elsewhere if elsewhere.processes is None else ONE_HOST
         self.pipeline = pipeline
         self.options = options
         self.seed = clock.chance().getrandbits(SEED_BITS) if options.seed is None else options.seed
@@ -131,7 +139,7 @@ class Agent:
         self._state = state
         self._savepoint = savepoint
         self._make_run_dir = make_run_dir
-        self._rooms = hosts
+        self._elsewhere = elsewhere
         self.course = Course()
         self.tasks = Tasks(self.course.crash)
         self._make_records()
@@ -161,7 +169,6 @@ class Agent:
         )
         log = self.journal.log
         self.roster = Roster(pipeline, log)
-        self._hosts = RunHosts(pipeline, self.roster, self._rooms)
         self.recorder = Recorder(
             operators, options.limits.status_period_s, edges(operators.values())
         )
@@ -178,20 +185,33 @@ class Agent:
 
     def _make_processes(self, make: MakeProcesses) -> None:
         """What makes processes, and leads them."""
+        options, pipeline = self.options, self.pipeline
         self.forker = make(self.say, self._parent_lost, self._parent_followed)
-        self.pool = WarmPool(self.forker.fork, self.options.warm, self.tasks)
-        self.starter = Starter(self.pool, self.forker, self.options.limits.start_deadline_s)
+        self.sites = HostSites(
+            self.forker,
+            options.warm,
+            self.tasks,
+            self._elsewhere,
+            options.import_deadline_s,
+            self.say,
+            self._host_refused,
+        )
+        self._departed = Departed(self.roster, self.files, self.sites)
+        self.starter = Starter(options.limits.start_deadline_s)
         self.services = Attendants(
-            self.pipeline,
+            pipeline,
             partial(
                 Attendant,
                 starter=self.starter,
-                forker=self.forker,
+                site=self.sites.home,
                 tasks=self.tasks,
                 boards=self.boards,
                 run_events=self.run_events,
                 course=self.course,
             ),
+        )
+        self._hosts = RunHosts(
+            pipeline, self.roster, self._elsewhere, self.sites.may_be_used, self._busy
         )
         self._assignments = Assignments(
             self.services,
@@ -201,11 +221,12 @@ class Agent:
             self.messenger,
             self._recorded.pinned,
             self._hosts,
+            self.sites,
         )
         self._deaths = DeathRegister(self.run_events, self.recorder, self.course, self.journal.log)
         self._incarnations = Incarnations(
             self.starter,
-            self.forker,
+            self.sites,
             self.tasks,
             self._assignments,
             self._deaths,
@@ -236,7 +257,7 @@ class Agent:
         )
         self._inputs = Inputs(self.pipeline, self.boards, roster, messenger, self.course)
         self._watchdog = Watchdog(
-            self._watched, self.forker, run_events, partial(self.say, "agent"), self.options.hang_s
+            self._watched, self.sites, run_events, partial(self.say, "agent"), self.options.hang_s
         )
         self._dispatcher: Dispatcher = Dispatcher(
             self.starter,
@@ -260,8 +281,12 @@ class Agent:
         )
 
     def _watched(self) -> Iterator[Watched]:
-        """Those that others may wait for. Between two processes none is silent."""
-        yield from (m for m in self.roster.living() if m.phase in KNOWN and not m.resuming)
+        """Those that others may wait for. Between two processes none is silent, and of a host that
+        is cut off nothing is heard."""
+        reached = self.sites.is_reachable
+        for member in self.roster.living():
+            if member.phase in KNOWN and not member.resuming and reached(member.host):
+                yield member
         yield from self.services.present
 
     # -- from outside, in the agent's thread -----------------------------------------------
@@ -311,8 +336,7 @@ class Agent:
         self.course.stop()
 
     def snapshot(self) -> RunSnapshot:
-        idle = len(self.pool.idle)
-        return snapshot_of(self._observed, self.course.phase, idle, self.forker.pids)
+        return snapshot_of(self._observed, self.course.phase, self.sites.idle, self.forker.pids)
 
     def report(self, outcome: Outcome) -> Report:
         """To be called after the run has ended."""
@@ -326,7 +350,7 @@ class Agent:
             self.forker.guard(self.run_dir.path)
             self.tasks.start("watchdog", self._watchdog.watch(), periodic=True)
             self._set_the_clock()
-            self.pool.refill()
+            self.sites.home.pool.refill()
             self.forker.keep_standby()
             await self.services.start(self._assignments.orders)
             await self._bring_up()
@@ -389,6 +413,7 @@ class Agent:
             state_dir=self.files.ends,
             stays_open=self.options.until_committed,
             span=self.span,
+            tls=self._elsewhere.tls,
         )
 
     async def _bring_up(self) -> None:
@@ -402,7 +427,13 @@ class Agent:
             if self._savepoint is not None:
                 await self._restore(self._savepoint)
             founders = Founders(
-                self.pipeline, roster, self._incarnations, self._deaths, self.files, run_events
+                self.pipeline,
+                roster,
+                self._incarnations,
+                self._deaths,
+                self.files,
+                self.sites,
+                run_events,
             )
             await founders.start()
             self.journal.founded()
@@ -472,7 +503,7 @@ class Agent:
         self._completion.check()
         if member.phase in (Phase.GONE, Phase.DISCARDED):
             await self.journal.caught_up()  # that it has ended is written first
-            self.files.remove(member)
+            self._departed.see_off(member)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work`, but give it up when the run is to stop."""
@@ -483,13 +514,13 @@ class Agent:
     async def _end_everything(self) -> None:
         self.course.finalize()
         self.services.give_up()
-        self.pool.close()
+        self.sites.close()
         async with AsyncExitStack() as endings:
             # From the last to the first, and each of them even if another one fails.
             endings.callback(self.run_dir.remove)
             endings.callback(lambda: self.journal.close(completed=self.course.has_completed))
             endings.push_async_callback(self.tasks.cancel_all)
-            endings.push_async_callback(self.forker.stop)
+            endings.push_async_callback(self.sites.stop, keep=not self.course.has_completed)
             self.sampler.sample_last()
 
     async def _sample(self) -> None:
@@ -507,7 +538,20 @@ class Agent:
     def _parent_followed(self) -> None:
         """All instances and services have died; their next incarnations come from another
         parent."""
-        self.pool.renew()
+        self.sites.home.pool.renew()
+
+    def _host_refused(self, host: str, why: str) -> None:
+        """Those that are there can go on nowhere else: their journals are there."""
+        there = [member.text for member in self.roster.living() if member.host == host]
+        told = f"host {host!r} makes no processes for this run: {why}"
+        self.run_events.note("agent", EventKind.START_FAILED, told)
+        if there and not self.course.is_over:
+            self.course.fail(Failure(f"{told}; on it are {', '.join(there)}"))
+
+    def _busy(self, instance: str) -> float:
+        """The share of a core that it has used lately."""
+        status = self.recorder.statuses.get(instance)
+        return 0.0 if status is None else status.busy
 
     def _parent_lost(self, message: str) -> None:
         if not (self.course.is_over and self.services.all_over):  # otherwise it is not needed now

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import replace
 from pathlib import Path
 
 from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.live.agent.boards import Boards
+from anabranch.runtime.live.agent.host_sites import HostSites, SitePlace
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.messenger import Messenger
 from anabranch.runtime.live.agent.roster import Member
@@ -14,6 +16,7 @@ from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.run_hosts import RunHosts
 from anabranch.runtime.live.agent.run_journal import Begun, Listens
 from anabranch.runtime.live.agent.starter import StartOrders
+from anabranch.runtime.live.agent.state_dir import ENDS
 from anabranch.runtime.live.commit.recovery import base_bytes
 from anabranch.runtime.live.link.messages import Assign, EndInput, Pin
 from anabranch.runtime.reporting.status import id_to_wire
@@ -35,9 +38,11 @@ class Assignments:
         messenger: Messenger,
         pinned: Container[str],
         hosts: RunHosts,
+        sites: HostSites,
     ) -> None:
         self.orders: StartOrders
         self._hosts = hosts
+        self._sites = sites
         self._services = services
         self._files = files
         self._journal = journal
@@ -45,28 +50,48 @@ class Assignments:
         self._messenger = messenger
         self._pinned = pinned
 
-    async def next(self, member: Member) -> Assign:
-        """For its present incarnation, once it is written that there is one. Raises `StartError`
-        if there is no host for it."""
-        wire = id_to_wire(member.id)
+    async def note(self, member: Member) -> None:
+        """Return when it is written that its present incarnation begins, and where. Raises
+        `StartError` if there is no host for it."""
         self._hosts.settle(member)
-        address = self._services.address_for(member.id.operator)
         begun = Begun(
-            id=wire,
+            id=id_to_wire(member.id),
             incarnation=member.incarnation,
             bootstrap=member.bootstrap,
             host=member.host,
         )
         self._journal.log(begun)
         await self._journal.caught_up()
-        return self.orders.assign(member, address, self._journal_of(member))
+
+    def of(self, member: Member) -> Assign:
+        """For its present incarnation, on a host where a process can be made."""
+        address = self._services.address_for(member.id.operator)
+        there = self._sites.elsewhere(member.host)
+        if there is None:
+            return self.orders.assign(member, address, self._journal_of(member))
+        return self._orders_at(there.place).assign(
+            member, address, self._files.on(there.place.state_dir).journal_of(*_key(member))
+        )
+
+    def _orders_at(self, place: SitePlace) -> StartOrders:
+        return replace(
+            self.orders,
+            run_dir=place.run_dir,
+            state_dir=place.state_dir / ENDS,
+            transport="tcp",
+            host=place.listen,
+            tls=place.tls,
+            ahead_s=place.ahead_s,
+        )
 
     def more_s(self, member: Member) -> float:
         """How much longer than others it may take to be ready."""
+        if self._sites.elsewhere(member.host) is not None:
+            return 0.0  # it has not begun from a savepoint
         return base_bytes(self._journal_of(member)) / BASE_BYTES_PER_S
 
     def _journal_of(self, member: Member) -> Path:
-        return self._files.journal_of(member.id.operator, member.id.number)
+        return self._files.journal_of(*_key(member))
 
     def accepted(self, member: Member) -> None:
         """It is ready."""
@@ -75,3 +100,7 @@ class Assignments:
             self._messenger.send(member.id, EndInput())
         if member.id.operator in self._pinned:
             self._messenger.send(member.id, Pin(holds=True))
+
+
+def _key(member: Member) -> tuple[str, int]:
+    return member.id.operator, member.id.number

@@ -19,6 +19,7 @@ import msgspec
 
 from anabranch.runtime.live.agent.boards import Boards
 from anabranch.runtime.live.agent.deaths import Deaths
+from anabranch.runtime.live.agent.host_sites import HOME, HostSite
 from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.process_exit import describe_end, how_ended, watch_process
 from anabranch.runtime.live.agent.run_events import RunEvents
@@ -26,7 +27,6 @@ from anabranch.runtime.live.agent.starter import Starter, StartError, StartOrder
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.live.process.process import Process
-from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.plan.ends import Service, Split
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
@@ -58,6 +58,7 @@ class Incarnation:
     """When it last said something."""
     doubt: Ending | None = None
     """Why the agent itself has ended it."""
+    host: str = HOME
 
     @property
     def end(self) -> Ending:
@@ -107,7 +108,7 @@ class Attendant:
         index: int,
         *,
         starter: Starter,
-        forker: Processes,
+        site: HostSite,
         tasks: Tasks,
         boards: Boards,
         run_events: RunEvents,
@@ -124,7 +125,7 @@ class Attendant:
         self.over = _future()
         """No process of it runs, and none is to come."""
         self._starter = starter
-        self._forker = forker
+        self._site = site
         self._tasks = tasks
         self._run_events = run_events
         self._course = course
@@ -182,7 +183,7 @@ class Attendant:
     async def _begin_incarnation(self, orders: StartOrders, tries: Tries) -> Incarnation:
         """Return when it is ready. Raises `StartError`."""
         self._incarnation = None
-        process = await self._starter.take(self.name)
+        process = await self._starter.take(self.name, self._site)
         process.name = self.name
         self._number += 1
         incarnation = self._incarnation = Incarnation(
@@ -194,7 +195,7 @@ class Attendant:
         process.send(self._assignment(orders))
         if self._closing:
             process.send(msg.Close())
-        self.address = await self._starter.wait(self._key, process, ready)
+        self.address = await self._starter.wait(self._key, process, ready, self._site)
         if self._number > 1:
             told = f"incarnation {self._number} after {1000 * tries.passed_s:.0f} ms"
             self._write(EventKind.RESUMED, told)
@@ -217,7 +218,7 @@ class Attendant:
     async def _watch(self, incarnation: Incarnation) -> None:
         """One incarnation to its end. What it printed last is still shown, but not waited for."""
         process = incarnation.process
-        await watch_process(process, incarnation.goodbye, self._forker)
+        await watch_process(process, incarnation.goodbye, self._site.processes)
         process.link.close()
         if not (incarnation.goodbye.done() or incarnation.failed or self._given_up):
             self._note_death(incarnation)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.agent.assignments import Assignments
 from anabranch.runtime.live.agent.death_register import DeathRegister
+from anabranch.runtime.live.agent.host_sites import HostSites
 from anabranch.runtime.live.agent.process_exit import describe_end, watch_process
 from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.starter import Starter
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.process.process import Process
-from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
 
@@ -26,14 +26,14 @@ class Incarnations:
     def __init__(
         self,
         starter: Starter,
-        forker: Processes,
+        sites: HostSites,
         tasks: Tasks,
         assignments: Assignments,
         deaths: DeathRegister,
         receive: Callable[[Member, bytes], None],
     ) -> None:
         self._starter = starter
-        self._forker = forker
+        self._sites = sites
         self._tasks = tasks
         self._assignments = assignments
         self._deaths = deaths
@@ -44,20 +44,27 @@ class Incarnations:
 
     async def begin(self, member: Member) -> None:
         """Give it a process, and return when that is ready. Raises `StartError`."""
-        assignment = await self._assignments.next(member)
-        process = await self._starter.take(member.text)
+        patient = member.incarnation > 1  # its journal is on that host, and on no other one
+        await self._assignments.note(member)
+        site = self._sites.of(member.host)
+        process = await self._starter.take(member.text, site, patient=patient)
         process.name = member.text
         ready = self._starter.expect(member.text)
         # Before it gets its assignment, so that no message and no death of it is missed.
         self._adopt(member, process)
-        process.send(assignment)
+        process.send(self._assignments.of(member))
         more_s = self._assignments.more_s(member)
-        member.address = await self._starter.wait(member.text, process, ready, more_s)
+        member.address = await self._starter.wait(
+            member.text, process, ready, site, more_s, patient=patient
+        )
         self._assignments.accepted(member)
+
+    def is_at_home(self, member: Member) -> bool:
+        return self._sites.elsewhere(member.host) is None
 
     def kill(self, member: Member) -> None:
         if member.process is not None:
-            self._forker.kill(member.process)
+            self._sites.of(member.host).processes.kill(member.process)
 
     def _adopt(self, member: Member, process: Process) -> None:
         process.on_frame = lambda body: self._receive(member, body)
@@ -71,7 +78,8 @@ class Incarnations:
     async def _watch(self, member: Member, process: Process) -> None:
         """One incarnation to its end. What it printed last is still shown, but not waited for."""
         ended = self.ended[member.id]
-        await watch_process(process, member.goodbye, self._forker)
+        processes = self._sites.of(member.host).processes
+        await watch_process(process, member.goodbye, processes)
         process.link.close()
         if not self._deaths.is_to_resume(member) or member.deaths.next_is_last:
             await process.last_words()  # they may be the reason why the run fails

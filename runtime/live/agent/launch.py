@@ -15,6 +15,7 @@ from types import TracebackType
 import msgspec
 
 from anabranch.runtime.live.agent.agent import Agent
+from anabranch.runtime.live.agent.host_sites import ONE_HOST, Elsewhere
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
 from anabranch.runtime.live.agent.outcome import Outcome
 from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
@@ -48,14 +49,21 @@ NOTED_S = 10.0
 View = Callable[[RunSnapshot], None]
 
 
-def start(pipeline: Pipeline, options: Options | None = None, *, entry: str = DEFAULT_ENTRY) -> Run:
-    """Begin a run and return when its first instances are ready.
+def start(
+    pipeline: Pipeline,
+    options: Options | None = None,
+    *,
+    entry: str = DEFAULT_ENTRY,
+    elsewhere: Elsewhere = ONE_HOST,
+) -> Run:
+    """Begin a run and return when its first instances are ready. `elsewhere`: hosts that it may
+    use.
 
     Works in any program: see `Options.preload` for how instances get the pipeline. Raises
     `PipelineError` if the pipeline cannot run, what `prepare` of its ends raises, and `RunFailed`
     if instances do not start.
     """
-    return Run(_prepare(pipeline, options or Options(), entry))
+    return Run(_prepare(pipeline, options or Options(), entry, elsewhere))
 
 
 def run(
@@ -273,6 +281,7 @@ class Prepared:
     parent: TemplateProcess | None
     state: StateDir | None
     savepoint: Savepoint | None = None
+    elsewhere: Elsewhere = ONE_HOST
 
     def agent(self) -> Agent:
         """To be called in the thread that carries out the run."""
@@ -280,7 +289,14 @@ class Prepared:
             assert self.origin is not None
             self.parent = import_template(self.pipeline, self.origin, self.entry)
         make = partial(_forker, self.parent, self._another_parent)
-        return Agent(self.pipeline, self.options, make, self.state, self.savepoint)
+        return Agent(
+            self.pipeline,
+            self.options,
+            make,
+            self.state,
+            self.savepoint,
+            elsewhere=self.elsewhere,
+        )
 
     def _another_parent(self) -> TemplateProcess | None:
         """One that reads the pipeline's file again, when no copy of it is left in any process.
@@ -319,7 +335,9 @@ def _forker(
     return Forker(parent, on_output, on_lost, on_taken_over, another)
 
 
-def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
+def _prepare(
+    pipeline: Pipeline, options: Options, entry: str, elsewhere: Elsewhere = ONE_HOST
+) -> Prepared:
     if being_loaded():
         raise PipelineError(
             "a run was started while the pipeline's file is read again for another run; put the "
@@ -360,7 +378,7 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
         if state is not None:
             state.close()
         raise
-    return Prepared(pipeline, options, entry, origin, parent, state, savepoint)
+    return Prepared(pipeline, options, entry, origin, parent, state, savepoint, elsewhere)
 
 
 async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: View) -> Report:

@@ -34,8 +34,13 @@ class RunFiles:
 
     def __init__(self, path: Path, operators: Iterable[str], *, keep_finished: bool) -> None:
         self.path = path
+        self._operators = tuple(operators)
         self._keep_finished = keep_finished
-        self._places = {name: place for place, name in enumerate(operators)}
+        self._places = {name: place for place, name in enumerate(self._operators)}
+
+    def on(self, path: Path) -> RunFiles:
+        """The same, in a folder of another host."""
+        return RunFiles(path, self._operators, keep_finished=self._keep_finished)
 
     @property
     def ends(self) -> Path:
@@ -59,10 +64,14 @@ class RunFiles:
         """Those of an instance that has ended."""
         kind, _, place = member.address.partition(":")
         with suppress(OSError):  # they go with the folders
-            if not (self._keep_finished and member.finished):
+            if not self.keeps(member):
                 remove_journal(self.journal_of(member.id.operator, member.id.number))
             if kind == "unix":  # one that has ended by itself has removed it
                 Path(original(place)).unlink(missing_ok=True)
+
+    def keeps(self, member: Member) -> bool:
+        """The journal of this one."""
+        return self._keep_finished and member.finished
 
 
 def run_file_of(

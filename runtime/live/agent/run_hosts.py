@@ -1,37 +1,55 @@
 """The hosts of a run: on which a new instance is to be, and which are drained.
 
-A run of `anabranch run` has one host, which has no name. Worlds have several.
+A run of `anabranch run` has one host, which has no name.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.hosts.placement import HostRoom, Placing, Wish, place
+from anabranch.runtime.live.agent.host_sites import HOME, Elsewhere
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.agent.starter import StartError
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.place import ANYWHERE
 
 INSTANCE_MB = 64.0
 """What an instance takes of the memory that a host offers."""
+NEWCOMER_CORES = 1.0
+"""Free on its host, if there is such a host: its creator has more work than it can do."""
+
+
+def _always(_host: str) -> bool:
+    return True
+
+
+def _idle(_instance: str) -> float:
+    return 0.0
 
 
 class RunHosts:
-    """`rooms`: what each host offers to the run as a whole; none: it has one host. `placing`: which
-    of them come in question, the best first."""
+    """`elsewhere`: what each host offers to the run as a whole; no rooms: it has one host.
+    `may_be_used`: whether something can be made on a host just now. `busy`: of an instance, the
+    share of a core that it uses. `placing`: which hosts come in question, the best first."""
 
     def __init__(
         self,
         pipeline: Pipeline,
         roster: Roster,
-        rooms: Sequence[HostRoom] = (),
+        elsewhere: Elsewhere,
+        may_be_used: Callable[[str], bool] = _always,
+        busy: Callable[[str], float] = _idle,
         placing: Placing = place,
     ) -> None:
         self._pipeline = pipeline
         self._roster = roster
-        self._rooms = {room.name: room for room in rooms}
+        self._elsewhere = elsewhere
+        self._may_be_used = may_be_used
+        self._busy = busy
         self._placing = placing
         self.drained: set[str] = set()
 
@@ -40,40 +58,69 @@ class RunHosts:
         `StartError`."""
         if member.host:
             return
-        if not self._rooms:
+        rooms = self._elsewhere.rooms()
+        if not rooms:
             if member.wanted_host:
                 raise StartError(f"no host {member.wanted_host!r}: this run has one host")
             return
-        placement = self._placing(self._free(), self._wish(member))
-        hosts = [choice.host for choice in placement.choices]
-        if not hosts:
-            raise StartError(placement.refusal)
+        hosts = self._choices(self._free(rooms), self._wish(member))
         wanted = member.wanted_host or hosts[0]
         if wanted not in hosts:
             raise StartError(f"{wanted!r} is no host for {member.id.operator!r} just now")
         member.host = wanted
 
-    def _free(self) -> list[HostRoom]:
-        there = Counter(member.host for member in self._roster.living())
+    def is_bound_to_home(self, operator: OperatorName) -> bool:
+        """A source or a sink has its files, or its service, on the host of the agent, unless the
+        user says where it is to be."""
+        spec = self._pipeline.operators[operator]
+        is_end = spec.source is not None or spec.sink is not None
+        return self._elsewhere.home != HOME and is_end and spec.place == ANYWHERE
+
+    def _choices(self, free: list[HostRoom], wish: Wish) -> list[str]:
+        """Raises `StartError`."""
+        placement = self._placing(free, wish)
+        if not placement.choices and wish.cores:
+            placement = self._placing(free, replace(wish, cores=0.0))
+        if not placement.choices:
+            raise StartError(placement.refusal)
+        return [choice.host for choice in placement.choices]
+
+    def _free(self, rooms: Sequence[HostRoom]) -> list[HostRoom]:
+        there: Counter[str] = Counter()
+        used: dict[str, float] = {}
+        for member in self._roster.living():
+            there[member.host] += 1
+            used[member.host] = used.get(member.host, 0.0) + self._busy(member.text)
         return [
-            replace(room, memory_mb=room.memory_mb - INSTANCE_MB * there[room.name])
-            for room in self._rooms.values()
+            replace(
+                room,
+                memory_mb=room.memory_mb - INSTANCE_MB * there[room.name],
+                cores=max(0.0, room.cores - used.get(room.name, 0.0)),
+            )
+            for room in rooms
         ]
 
     def _wish(self, member: Member) -> Wish:
         operator = self._pipeline.operators[member.id.operator]
         siblings = self._roster.living(operator.name)
         creator = next((m for m in siblings if m.id.number == member.id.creator), None)
-        leaves = {creator.host} if creator is not None and creator.relocates else set[str]()
+        relocates = creator is not None and creator.relocates
+        rooms = {room.name for room in self._elsewhere.rooms()}
+        not_on = self.drained | {host for host in rooms if not self._may_be_used(host)}
+        if creator is not None and relocates:
+            not_on.add(creator.host)
+        if self.is_bound_to_home(operator.name):
+            not_on |= rooms - {self._elsewhere.home}
         names = {*operator.upstream, *self._pipeline.topology.downstream(operator.name)}
         return Wish(
             operator.name,
             operator.place,
+            cores=0.0 if creator is None or relocates else NEWCOMER_CORES,
             memory_mb=INSTANCE_MB,
-            creator="" if creator is None else creator.host,
+            creator=self._elsewhere.home if creator is None else creator.host,
             neighbours=[host for name in sorted(names) for host in self._hosts_of(name)],
             instances={name: self._hosts_of(name) for name in operator.place.near},
-            not_on=self.drained | leaves,
+            not_on=not_on,
         )
 
     def _hosts_of(self, operator: str) -> list[str]:

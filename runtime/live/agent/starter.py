@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.live.agent.host_sites import HostSite
 from anabranch.runtime.live.agent.roster import Member
-from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.link.messages import Assign
 from anabranch.runtime.live.process.process import Process
-from anabranch.runtime.live.process.processes import ForkError, Processes
+from anabranch.runtime.live.process.processes import ForkError
 from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import id_to_wire
@@ -74,6 +74,8 @@ class StartOrders:
     state_dir: Path
     stays_open: bool
     span: Span | None
+    tls: str = ""
+    ahead_s: float = 0.0
 
     def assign(self, member: Member, service_address: str, journal: Path) -> Assign:
         return Assign(
@@ -100,37 +102,53 @@ class StartOrders:
             span=None if self.span is None else (self.span.start, self.span.end),
             in_vain=member.deaths.ends,
             on_host=member.host,
+            tls=self.tls,
+            ahead_s=self.ahead_s,
         )
 
 
 class Starter:
-    def __init__(self, pool: WarmPool, forker: Processes, deadline_s: float) -> None:
-        self._pool = pool
-        self._forker = forker
+    """`deadline_s`: for a process to be ready."""
+
+    def __init__(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
         self._awaited: dict[str, asyncio.Future[str]] = {}
         self._deadlines: dict[str, tuple[asyncio.Timeout, float]] = {}
         """With how many seconds each has been set."""
         self._delayed: set[str] = set()
-        """What has said since it was expected that it waits."""
+        """What has said since it was expected that it waits, and what waits for its host."""
 
-    async def take(self, what: str) -> Process:
-        """An idle process within the deadline of a parent that is there and stays. Raises
-        `StartError`."""
+    async def take(self, what: str, site: HostSite, *, patient: bool = True) -> Process:
+        """An idle process within the deadline of a parent that is there and stays. `patient`: wait
+        for a host that cannot be reached, however long. Raises `StartError`."""
         try:
             while True:
+                if not site.is_reachable:
+                    self._delayed.add(what)
                 # First, for a new parent may have to read the pipeline, which may take long.
-                await self._forker.ready()
-                parent = self._forker.parent_pid
+                await self._until_ready(what, site, patient=patient)
+                parent = site.processes.parent_pid
                 try:
                     async with asyncio.timeout(self._deadline_s):
-                        return await self._pool.take()
+                        return await site.pool.take()
                 except TimeoutError:
-                    if self._forker.parent_pid == parent:
+                    if site.processes.parent_pid == parent and site.is_reachable:
                         told = f"{what}: no process within {self._deadline_s:g} s"
                         raise StartError(told) from None
         except ForkError as error:
             raise StartError(f"{what}: {error}") from None
+
+    async def _until_ready(self, what: str, site: HostSite, *, patient: bool) -> None:
+        """Raises `ForkError`, `StartError`."""
+        if patient or not site.is_elsewhere:
+            await site.ready()
+            return
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                await site.ready()
+        except TimeoutError:
+            told = f"{what}: host {site.host!r} cannot be reached"
+            raise StartError(told) from None
 
     def expect(self, key: str) -> asyncio.Future[str]:
         """`key`: of this process alone."""
@@ -139,26 +157,47 @@ class Starter:
         return ready
 
     async def wait(
-        self, key: str, process: Process, ready: asyncio.Future[str], more_s: float = 0.0
+        self,
+        key: str,
+        process: Process,
+        ready: asyncio.Future[str],
+        site: HostSite,
+        more_s: float = 0.0,
+        *,
+        patient: bool = True,
     ) -> str:
-        """The address of a process that was expected; kills it after the deadline. `more_s`: how
-        much longer than others it may take."""
+        """The address of a process that was expected; kills it after the deadline, which counts
+        only while its host can be reached, for one that is `patient`. `more_s`: how much longer
+        than others it may take."""
         deadline_s = self._deadline_s + more_s
         try:
-            async with asyncio.timeout(deadline_s) as deadline:
-                self._deadlines[key] = deadline, deadline_s
-                return await ready
-        except TimeoutError:
-            self._forker.kill(process)
-            raise self._error(
-                key, f"{process.name} was not ready within {deadline_s:g} s"
-            ) from None
+            while True:
+                try:
+                    return await self._wait_once(key, ready, deadline_s)
+                except TimeoutError:
+                    if site.is_reachable or not patient:
+                        break
+                self._delayed.add(key)
+                await site.ready()
+            site.processes.kill(process)
+            told = f"{process.name} was not ready within {deadline_s:g} s"
+            raise self._error(key, told)
+        except ForkError as error:
+            raise StartError(f"{process.name}: {error}") from None
         except StartError as error:
             raise self._error(key, str(error)) from None
         finally:
             del self._awaited[key]
-            self._deadlines.pop(key, None)
             self._delayed.discard(key)
+
+    async def _wait_once(self, key: str, ready: asyncio.Future[str], deadline_s: float) -> str:
+        """Raises `TimeoutError`, and `StartError` if the process has ended."""
+        try:
+            async with asyncio.timeout(deadline_s) as deadline:
+                self._deadlines[key] = deadline, deadline_s
+                return await asyncio.shield(ready)
+        finally:
+            self._deadlines.pop(key, None)
 
     def _error(self, key: str, told: str) -> StartError:
         error = StartError(told)

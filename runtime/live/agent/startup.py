@@ -8,6 +8,7 @@ from pathlib import Path
 
 from anabranch.runtime.live.agent.bootstrap import bootstrap_of, waves
 from anabranch.runtime.live.agent.death_register import DeathRegister
+from anabranch.runtime.live.agent.host_sites import HostSites
 from anabranch.runtime.live.agent.incarnations import Incarnations
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.agent.run_events import RunEvents
@@ -33,6 +34,7 @@ class Founders:
         incarnations: Incarnations,
         deaths: DeathRegister,
         files: RunFiles,
+        sites: HostSites,
         run_events: RunEvents,
     ) -> None:
         self._pipeline = pipeline
@@ -40,6 +42,7 @@ class Founders:
         self._incarnations = incarnations
         self._deaths = deaths
         self._files = files
+        self._sites = sites
         self._run_events = run_events
 
     async def start(self) -> None:
@@ -74,8 +77,8 @@ class Founders:
                     raise
             await asyncio.sleep(PAUSE_FIRST_S)  # by then the dead one has no task any more
             member.process = None
-            if segments(journal):  # otherwise it died before it was an instance
-                member.incarnation += 1
+            if segments(journal) or self._sites.elsewhere(member.host):
+                member.incarnation += 1  # otherwise it died before it was an instance
         self._roster.activate(member)
         if deaths:
             self._run_events.of(member, EventKind.RESUMED, f"incarnation {member.incarnation}")

@@ -61,14 +61,15 @@ class Supervisor:
             self._tasks.start(f"incarnations of {member.text}", self._lead(member))
 
     async def resume(self, members: Iterable[Member]) -> None:
-        """Members of a run whose agent was another one. Return when they are ready, or the run
-        is over."""
+        """Members of a run whose agent was another one. Return when those at home are ready, or
+        the run is over: another host may be away."""
         waiting = []
         for member in members:
             self._led.add(member.id)
             ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._tasks.start(f"incarnations of {member.text}", self._lead(member, ready))
-            waiting.append(ready)
+            if self._incarnations.is_at_home(member):
+                waiting.append(ready)
         if waiting:
             await asyncio.wait(waiting)
 

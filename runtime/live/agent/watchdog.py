@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.agent.host_sites import HostSites
 from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.process.kernel_view import ENDED, STOPPED
 from anabranch.runtime.live.process.process import Process
-from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.ports import clock
 from anabranch.runtime.values.kinds import Cause, Ending, EventKind
@@ -55,6 +55,9 @@ class Watched(Protocol):
     def process(self) -> Process | None: ...
 
     @property
+    def host(self) -> str: ...
+
+    @property
     def operator(self) -> str: ...
 
     @property
@@ -77,18 +80,18 @@ class Watchdog:
     def __init__(
         self,
         watched: Callable[[], Iterator[Watched]],
-        forker: Processes,
+        sites: HostSites,
         run_events: RunEvents,
         say: Callable[[str], None],
         hang_s: float | None,
     ) -> None:
         self._watched = watched
-        self._forker = forker
+        self._sites = sites
         self._run_events = run_events
         self._say = say
         self._hang_s = hang_s
-        self._silences: dict[int, _Silence] = {}
-        """By the key of the process."""
+        self._silences: dict[tuple[str, int], _Silence] = {}
+        """By the host and the key of the process."""
         self._suspected: dict[str, float] = {}
         self._doubted = asyncio.Event()
         self._parent_goes_s = clock.monotonic()
@@ -124,18 +127,19 @@ class Watchdog:
 
     def _look_at_all(self, now: float) -> None:
         self._suspected = {i: t for i, t in self._suspected.items() if now - t < WITNESS_COUNTS_S}
-        silent = {process.key: (one, process) for one, process in self._silent(now)}
+        silent = {(one.host, process.key): (one, process) for one, process in self._silent(now)}
         self._silences = {key: s for key, s in self._silences.items() if key in silent}
         for one, process in silent.values():
             self._look(one, process, now)
 
     def _look_at_parent(self, now: float) -> None:
-        pid = self._forker.parent_pid
-        look = self._forker.look(pid)
+        home = self._sites.home.processes
+        pid = home.parent_pid
+        look = home.look(pid)
         if look is None or look.state != STOPPED:
             self._parent_goes_s = now
         elif now - self._parent_goes_s > SUSPECT_S:
-            self._forker.go_on(pid)
+            home.go_on(pid)
             self._say(f"process {pid} was stopped, and gets SIGCONT")
 
     def _silent(self, now: float) -> Iterator[tuple[Watched, Process]]:
@@ -145,9 +149,9 @@ class Watchdog:
                 yield one, one.process
 
     def _look(self, one: Watched, process: Process, now: float) -> None:
-        silence = self._silences.setdefault(process.key, _Silence(one.heard_s))
+        silence = self._silences.setdefault((one.host, process.key), _Silence(one.heard_s))
         silent = f"no word for {now - one.heard_s:.1f} s"
-        look = self._forker.look(process.pid)
+        look = self._sites.of(one.host).processes.look(process.pid)
         if look is not None and look.state == STOPPED:
             self._end(one, process, Ending(Cause.STOPPED, "was stopped (SIGSTOP)"), silent)
             return
@@ -184,7 +188,7 @@ class Watchdog:
     def _end(self, one: Watched, process: Process, why: Ending, seen: str) -> None:
         one.doubt = why
         self._write(one, EventKind.ENDED_BY_FORCE, f"{seen}; it {why.how}")
-        self._forker.kill(process)
+        self._sites.of(one.host).processes.kill(process)
 
     def _write(self, one: Watched, kind: EventKind, detail: str) -> None:
         self._run_events.note(one.operator, kind, detail, instance=one.text)

@@ -73,6 +73,11 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """Of the event times that are taken: see `anabranch.runtime.pipeline.spans`."""
     on_host: str = ""
     """Name of its host; empty: the run has one host."""
+    tls: str = ""
+    """Folder of the certificate that proves to other instances that it is one; empty: none is
+    needed, for all are on this machine."""
+    ahead_s: float = 0.0
+    """Of the clock of its host, compared with the one of the agent's."""
     in_vain: list[Ending] = []
     """How the last incarnations that got nothing done have ended; oldest first."""
 

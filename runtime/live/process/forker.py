@@ -106,6 +106,10 @@ class Forker:
         return self._link.parent.pid
 
     @property
+    def is_reachable(self) -> bool:
+        return True
+
+    @property
     def standby_pid(self) -> int | None:
         return self._standbys.pid
 

@@ -81,6 +81,7 @@ def run_instance(
     os.register_at_fork(after_in_child=_be_a_child)
     keep_files_from_children()
     task = msgspec.convert(assign, Assign)
+    clock.tell_time_of(task.ahead_s)
     if task.incarnation > 1:  # the first one may be refused
         wait_for_files(str(id_from_wire(task.id)))
     sys.exit(_run(live(link_socket, task, pipeline, OwnProcess())))

@@ -32,6 +32,12 @@ class Processes(Protocol):
         """Of all that belong to the run."""
         ...
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether they are told at once what they are told. False: their host is cut off; it waits
+        then."""
+        ...
+
     async def start(self, timeout_s: float) -> None:
         """Return when processes can be made. Raises `ForkError`."""
         ...

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.runtime.live.agent.host_sites import HostSite
 from anabranch.runtime.live.agent.starter import Starter
 from anabranch.runtime.live.agent.tasks import Tasks
-from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.link.control import FromParent, Loaded
 from anabranch.runtime.live.process import template_process
 from anabranch.runtime.live.process.processes import ForkError
@@ -186,12 +186,12 @@ async def test_whoever_waits_for_a_process_has_the_deadline_anew_with_another_pa
     module: ModuleType,
 ) -> None:
     async with made(module) as one:
-        pool = WarmPool(one.forker.fork, 0, Tasks(lambda *_crashed: None))
-        starter = Starter(pool, one.forker, 3.0)
+        site = HostSite("", one.forker, 0, Tasks(lambda *_crashed: None))
+        starter = Starter(3.0)
         one.rewrite(f"import time\ntime.sleep(5)\n{MODULE}")
         await eventually(lambda: one.forker.standby_pid is not None)
         os.kill(one.forker.parent_pid, signal.SIGSTOP)  # so that it does not fork any more
-        taking = asyncio.create_task(starter.take("work.0"))
+        taking = asyncio.create_task(starter.take("work.0", site))
         await eventually(lambda: one.forker._requests)
         kill_template_and_standby(one.forker.pids)
         assert alive((await taking).pid)

@@ -12,6 +12,7 @@ import anabranch as ab
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent.drains import PAUSE_S, Drains
+from anabranch.runtime.live.agent.host_sites import HOME, Elsewhere
 from anabranch.runtime.live.agent.recovery import Recorded, rebuild, told_of
 from anabranch.runtime.live.agent.roster import Member, Phase, Roster
 from anabranch.runtime.live.agent.run_hosts import INSTANCE_MB, RunHosts
@@ -38,7 +39,7 @@ def plant(place: Any = None) -> Pipeline:
 
 def of(pipeline: Pipeline, *rooms: HostRoom) -> tuple[RunHosts, Roster]:
     roster = Roster(pipeline, lambda record: None)
-    return RunHosts(pipeline, roster, rooms), roster
+    return RunHosts(pipeline, roster, Elsewhere(HOME, lambda: rooms)), roster
 
 
 def first_of(roster: Roster, pipeline: Pipeline, operator: OperatorName = WORK) -> Member:

@@ -3,7 +3,6 @@ results together are those of a run that was not interrupted."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import os
@@ -33,7 +32,6 @@ from anabranch.runtime.live.commit.recovery import read_base, write_base
 from anabranch.runtime.live.instance.keyed_pump import KEYED
 from anabranch.runtime.live.instance.pumps import STAMPS
 from anabranch.runtime.live.journal.journal import remove_journal
-from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.reporting.failure import RunFailed
@@ -273,11 +271,9 @@ def test_an_instance_that_reads_its_part_of_a_savepoint_may_take_longer_to_be_re
 ) -> None:
     real, longer = Starter.wait, dict[str, float]()
 
-    async def wait(
-        self: Starter, key: str, process: Process, ready: asyncio.Future[str], more_s: float
-    ) -> str:
-        longer[key] = more_s
-        return await real(self, key, process, ready, more_s)
+    async def wait(self: Starter, key: str, *rest: Any, **more: Any) -> str:
+        longer[key] = rest[-1]
+        return await real(self, key, *rest, **more)
 
     monkeypatch.setattr(Starter, "wait", wait)
     _run(_small(tmp_path), begin_from=_saved(tmp_path))

@@ -163,10 +163,10 @@ def test_a_child_that_is_given_up_before_it_could_be_resumed_has_ended(
 
     take = Starter.take
 
-    async def none_for_the_child(starter: Starter, what: str) -> Process:
+    async def none_for_the_child(starter: Starter, what: str, *rest: Any, **more: Any) -> Process:
         if what == "work.1":
             raise StartError("no process could be made")
-        return await take(starter, what)
+        return await take(starter, what, *rest, **more)
 
     fake.BEHAVIOUR["work"] = forgets_its_child
     run = start(three_operators(Endless()), state=tmp_path / "state")

@@ -190,8 +190,10 @@ def test_the_stopped_parent_is_told_to_go_on() -> None:
 
 def watching_over(watched: Any) -> watchdog.Watchdog:
     processes: Any = SimpleNamespace(parent_pid=os.getpid(), look=kernel_view.look_at)
+    home: Any = SimpleNamespace(processes=processes)
+    sites: Any = SimpleNamespace(home=home, of=lambda _host: home)
     news: Any = None
-    return watchdog.Watchdog(watched, processes, news, lambda _line: None, None)
+    return watchdog.Watchdog(watched, sites, news, lambda _line: None, None)
 
 
 def test_the_agents_own_silence_is_not_the_silence_of_others() -> None:

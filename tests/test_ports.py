@@ -40,6 +40,26 @@ FILE_CALLS = {
 """Methods of paths that ask the system, but for those that a store has, too."""
 
 
+CHANGES_FILES = {
+    f"{FACE}.runtime.ports": "it has the ports",
+    f"{FACE}.runtime.live.process": "folders of sockets, descriptors and pipes of real processes: "
+    "in worlds, runtime/world/processes.py stands for all of it",
+    f"{FACE}.runtime.live.agent.run_files": "it removes the socket of an instance that has ended",
+    f"{FACE}.runtime.processing.plain_calls": "it says on standard error why a process ends",
+    f"{FACE}.runtime.reporting.standard_output": "it moves descriptors, before anything is written",
+    f"{FACE}.runtime.sources.raw": "it opens what a user has, to read it",
+    f"{FACE}.runtime.sinks.stdout": "what it writes to is a descriptor that a user has opened",
+}
+"""Modules and rooms of runtime that write or remove files beside the port, and why."""
+CHANGING_MODULES = {"shutil", "tempfile"}
+CHANGING_CALLS = {"mkdir", "unlink", "write_bytes", "write_text", "rmdir"}
+"""Methods of paths that do."""
+CHANGING_OS_CALLS = {
+    *("write", "writev", "pwrite", "splice", "ftruncate", "truncate", "fsync", "fdatasync"),
+    *("open", "replace", "rename", "unlink", "remove", "mkdir", "rmdir", "link", "symlink"),
+}
+
+
 def runs_in_worlds(source: Source) -> bool:
     """Whether it has to meet the world around it through ports."""
     is_gateways = source.layer == "spark_bridge" and not source.name.startswith(SPARKS_SIDE)
@@ -103,6 +123,41 @@ def against_the_store(source: Source) -> Iterator[str]:
             yield f"{source.path.name}:{node.lineno}: {name} {told}"
 
 
+def against_changes(source: Source) -> Iterator[str]:
+    """What a run writes it writes by the port, so that the disk of a world can fail it."""
+    if source.layer != "runtime" or any(map(source.name.startswith, CHANGES_FILES)):
+        return
+    told = "is for runtime/ports/disk.py alone, whose store stands for it"
+    for found in source.imports:
+        if found.top in CHANGING_MODULES:
+            yield f"{source.at(found)}: {found.module} {told}"
+    for node in ast.walk(ast.parse(source.text)):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name("os"), attr=name), args=args):
+                reads = name == "open" and "O_RDONLY" in ast.dump(args[1])
+                asks = name in CHANGING_OS_CALLS and not reads
+            case ast.Call(func=ast.Attribute(attr=name)):
+                asks = name in CHANGING_CALLS
+            case ast.Call(func=ast.Name("open" as name), args=[_, *args]):
+                asks = not (args and isinstance(args[0], ast.Constant) and args[0].value == "rb")
+            case _:
+                continue
+        if asks:
+            yield f"{source.path.name}:{node.lineno}: {name} {told}"
+
+
+def test_only_the_port_changes_files() -> None:
+    assert found_by(against_changes, PACKAGE) == []
+
+
+@pytest.mark.parametrize("listed", CHANGES_FILES)
+def test_what_may_change_files_beside_the_port_does(
+    listed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(CHANGES_FILES, listed)
+    assert found_by(against_changes, [s for s in PACKAGE if s.name.startswith(listed)])
+
+
 def test_only_the_port_listens_and_dials() -> None:
     assert found_by(against_the_transport, PACKAGE) == []
 
@@ -137,6 +192,10 @@ def test_only_the_port_asks_the_system_for_time_and_chance() -> None:
         (against_the_transport, "anabranch.runtime.live.a", "asyncio.open_connection('host', 1)"),
         (against_the_transport, "anabranch.spark_bridge.a", "asyncio.start_server(f, 'host', 1)"),
         (against_the_clock, "anabranch.spark_bridge.a", "import time"),
+        (against_changes, "anabranch.runtime.sinks.a", "import shutil"),
+        (against_changes, "anabranch.runtime.sinks.a", "import os\nos.open(path, os.O_RDWR)"),
+        (against_changes, "anabranch.runtime.sinks.a", "with open('a', 'w') as f:\n  pass"),
+        (against_changes, "anabranch.runtime.sinks.a", "path.unlink()"),
         (against_the_store, "anabranch.spark_bridge.a", "import shutil"),
         (against_the_store, "anabranch.spark_bridge.a", "import os\nos.fsync(1)"),
         (against_the_store, "anabranch.spark_bridge.a", "with open('a') as f:\n  pass"),

@@ -45,6 +45,12 @@ class DiskFile(File):
     def read(self, size: int, at: int) -> bytes:
         return os.pread(self._fd, size, at)
 
+    def take(self, source: int, size: int, at: int) -> int:
+        if not hasattr(os, "splice"):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        flags = os.SPLICE_F_NONBLOCK
+        return os.splice(source, self._fd, size, offset_dst=at, flags=flags)
+
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 

@@ -32,6 +32,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+NO_TAKE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""The descriptor is no pipe, or the system or the file's cannot move bytes from one into a file."""
 SECTOR_BYTES = 512
 """What a disk writes at once."""
 
@@ -50,6 +52,12 @@ class File(ABC):
     @abstractmethod
     def read(self, size: int, at: int) -> bytes:
         """Fewer bytes only where the file ends."""
+
+    @abstractmethod
+    def take(self, source: int, size: int, at: int) -> int:
+        """Move at most so many bytes from a pipe, a descriptor, to the place `at`, so that a death
+        leaves each of them here or there; 0 at the end of the pipe. Raises `BlockingIOError` if
+        nothing is in it, and an `OSError` of `NO_TAKE` if this cannot be done."""
 
     @abstractmethod
     def truncate(self, size: int) -> None: ...

@@ -10,6 +10,8 @@ from pathlib import Path
 import msgspec
 
 from anabranch.runtime.measuring.latency import LatencyCounts
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.store import Store
 from anabranch.runtime.reporting.ledger import Ledger
 from anabranch.runtime.values.kinds import Cause, EventKind
 from anabranch.runtime.values.texts import printable
@@ -226,22 +228,32 @@ def put_report(text: bytes, path: Path) -> None:
 
     A link stays and its target is replaced; what is no file, such as /dev/stdout, is written to.
     """
+    here = store()
     if _is_special(path):
-        path.write_bytes(text)
+        _write(here, path, text)
         return
     path = path.resolve()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_bytes(text)
-        os.replace(aside, path)
+        _write(here, aside, text)
+        here.rename(aside, path)
     except OSError:
-        aside.unlink(missing_ok=True)
+        here.remove(aside)
         raise
+
+
+def _write(here: Store, path: Path, text: bytes) -> None:
+    file = here.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+    try:
+        file.append(text)
+    finally:
+        file.close()
 
 
 def _is_special(path: Path) -> bool:
     """A device or a pipe: renaming a file to its name would replace it for the whole system."""
-    return path.exists() and not path.is_file()
+    here = store()
+    return here.exists(path) and not here.is_file(path)
 
 
 def read_report(path: Path) -> Report:

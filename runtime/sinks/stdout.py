@@ -49,7 +49,9 @@ class Stdout(Sink):
     def open(self, context: RunContext) -> Writer:
         patience = Patience(context.instance, context.note)
         fd = results_fd() if self.fd == STDOUT else self.fd
-        return StdoutWriter(fd, FORMATS[self.format], patience, StdoutLock(context.run_dir))
+        return StdoutWriter(
+            fd, FORMATS[self.format], patience, StdoutLock(context.run_dir, patience)
+        )
 
 
 def stdout(*, format: str = "text") -> Stdout:
@@ -91,7 +93,7 @@ class StdoutWriter(Writer):
     async def _write_lines(self, data: bytes) -> None:
         if self._lock.is_torn:  # a process has died within a line
             await self._write_whole(memoryview(b"\n"))
-            self._lock.note_torn(False)
+            await self._lock.note_torn(False)
         if self._poll is None:
             await self._write_tearable(data)
             return
@@ -106,9 +108,9 @@ class StdoutWriter(Writer):
             at = end
 
     async def _write_tearable(self, data: bytes) -> None:
-        self._lock.note_torn(True)
+        await self._lock.note_torn(True)
         await self._write_whole(memoryview(data))
-        self._lock.note_torn(False)
+        await self._lock.note_torn(False)
 
     async def _write_whole(self, rest: memoryview) -> None:
         while rest:

@@ -12,10 +12,11 @@ import os
 import select
 import stat
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.plan.ends import RunContext, passing
-from anabranch.runtime.sources.spool import DiskError, Spool
+from anabranch.runtime.sources.spool import DiskError, Spool, remove_spool
 from anabranch.runtime.storage.patience import Note
 from anabranch.runtime.values.kinds import EventKind
 
@@ -46,15 +47,9 @@ def open_input(fd: int, was: list[int], file: dict[str, Any] | None, context: Ru
     if file is not None:
         return FileInput(fd, was, file)
     now = identity(fd)  # looked at first: a closed descriptor's number goes to the next file
-    spool = Spool(context.lasting_dir / f"stdin-{context.operator}")
-    if now != was:
-        log.warning(
-            "standard input is not what it was when the run began: what follows byte %d is %s",
-            spool.end,
-            "missing" if not now or os.isatty(fd) else "taken from what it is now",
-        )
     source = fd if now == was or (now and not os.isatty(fd)) else None
-    return SpooledInput(source, spool, context.note)
+    folder = context.lasting_dir / f"stdin-{context.operator}"
+    return SpooledInput(source, folder, context.note, changed=now != was)
 
 
 def identity(fd: int) -> list[int]:
@@ -90,42 +85,69 @@ class FileInput(Input):
 
 
 class SpooledInput(Input):
-    """`fd`: None if nothing follows what is in the spool."""
+    """`fd`: None if nothing follows what is in the spool in this folder. `changed`: standard input
+    is not what it was when the run began."""
 
-    def __init__(self, fd: int | None, spool: Spool, note: Note) -> None:
+    def __init__(self, fd: int | None, folder: Path, note: Note, *, changed: bool) -> None:
         self._fd = fd
+        self._folder = folder
         self._note = note
-        self._spool = spool
+        self._changed = changed
+        self._spool: Spool | None = None
+        """Opened when it is read first, for that may have to wait for room."""
         self._ready = None if fd is None else _Readiness(fd)
         self._full = False
 
     async def block(self, position: int, size: int) -> bytes:
-        while position >= self._spool.end:
+        spool = self._spool = self._spool or await self._open()
+        while position >= spool.end:
             if self._fd is None or self._ready is None:
                 return b""
             await self._ready.wait()
             try:
-                if not self._spool.take(self._fd, _PIPE_BYTES):
+                if not spool.take(self._fd, _PIPE_BYTES):
                     return b""
-                if self._full:
-                    self._note(EventKind.GOES_ON, "")
-                self._full = False
+                self._go_on()
             except BlockingIOError:
                 continue  # another process reads it, too
             except DiskError as error:
-                if not passing(error):
-                    raise
                 await self._wait_for_room(error)
-        return self._spool.read(position, size)
+        return spool.read(position, size)
 
     def close(self) -> None:
-        self._spool.close()
+        if self._spool is not None:
+            self._spool.close()
 
     def remove(self) -> None:
-        self._spool.remove()
+        self.close()
+        remove_spool(self._folder)
+
+    async def _open(self) -> Spool:
+        while True:
+            try:
+                spool = Spool(self._folder)
+            except OSError as error:
+                await self._wait_for_room(error)
+            else:
+                break
+        self._go_on()
+        if self._changed:
+            log.warning(
+                "standard input is not what it was when the run began: what follows byte %d is %s",
+                spool.end,
+                "missing" if self._fd is None else "taken from what it is now",
+            )
+        return spool
+
+    def _go_on(self) -> None:
+        if self._full:
+            self._note(EventKind.GOES_ON, "")
+        self._full = False
 
     async def _wait_for_room(self, error: OSError) -> None:
-        """What stays in the pipe is safe there."""
+        """What stays in the pipe is safe there. Raises the error if to wait would not help."""
+        if not passing(error):
+            raise error
         if not self._full:
             told = f"cannot keep what standard input gives: {error}; the stream waits"
             log.warning("%s", told)

@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import errno
 import os
-import shutil
 from pathlib import Path
 
-from anabranch.runtime.ports.disk import write_whole
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.store import NO_TAKE, File
 from anabranch.runtime.reporting.failure import PlainError
 
 PIECE_BYTES = 16 * 2**20
 KEEP_BYTES = 64 * 2**20
 """How far behind the reader bytes are kept: more than lies between it and what is recorded."""
-
-_NO_SPLICE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-"""Errors of `splice` if the descriptor is no pipe, or the file system cannot do it."""
-_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
 class SpoolError(PlainError, OSError):
@@ -42,16 +37,18 @@ class Spool:
     def __init__(
         self, folder: Path, *, piece_bytes: int = PIECE_BYTES, keep_bytes: int = KEEP_BYTES
     ) -> None:
-        folder.mkdir(exist_ok=True)
+        self._store = store()
+        self._store.make_folder(folder)
         self._folder = folder
         self._piece_bytes = piece_bytes
         self._keep_bytes = keep_bytes
-        self._pieces = sorted(int(name) for name in os.listdir(folder)) or [0]
-        self._into = self._open(self._pieces[-1])
-        self.end = self._pieces[-1] + os.fstat(self._into).st_size
+        self._pieces = sorted(int(name) for name in self._store.names(folder)) or [0]
+        self._into: File = self._open(self._pieces[-1])
+        self.end = self._pieces[-1] + self._into.status().st_size
         """How much has been taken from the pipe."""
-        self._from, self._from_start = -1, -1
-        self._splices = hasattr(os, "splice")
+        self._from: File | None = None
+        self._from_start = -1
+        self._splices = True
         self._unwritten = b""
 
     def take(self, source: int, size: int) -> int:
@@ -65,7 +62,7 @@ class Spool:
                 following = self._open(self.end)
             except OSError as error:
                 raise DiskError(*error.args) from error
-            os.close(self._into)
+            self._into.close()
             self._into, start = following, self.end
             self._pieces.append(start)
         taken = self._move(source, size, self.end - start)
@@ -75,20 +72,18 @@ class Spool:
     def _move(self, source: int, size: int, at: int) -> int:
         if self._splices:
             try:
-                flags = os.SPLICE_F_NONBLOCK
-                return os.splice(source, self._into, size, offset_dst=at, flags=flags)
+                return self._into.take(source, size, at)
             except BlockingIOError:
                 raise
             except OSError as error:
-                if error.errno not in _NO_SPLICE:
+                if error.errno not in NO_TAKE:
                     raise DiskError(*error.args) from error
             self._splices = False
         if not self._unwritten:
             self._unwritten = os.read(source, size)
         block = self._unwritten
         try:
-            os.lseek(self._into, at, os.SEEK_SET)
-            write_whole(self._into, block)
+            self._into.write(block, at)
         except OSError as error:
             raise DiskError(*error.args) from error
         self._unwritten = b""
@@ -97,18 +92,17 @@ class Spool:
     def read(self, position: int, size: int) -> bytes:
         """Bytes from `position` on, at most `size`, and what is far behind it is dropped."""
         while len(self._pieces) > 1 and self._pieces[1] <= position - self._keep_bytes:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path(self._pieces.pop(0)))
+            self._store.remove(self._path(self._pieces.pop(0)))
         if position < self._pieces[0] or position > self.end:
             raise SpoolError(
                 f"standard input cannot be read again from byte {position:,}: what is kept of it "
                 f"in {str(self._folder)!r} are bytes {self._pieces[0]:,} to {self.end:,}"
             )
         start = self._pieces[bisect.bisect_right(self._pieces, position) - 1]
-        if start != self._from_start:
+        if self._from is None or start != self._from_start:
             self._close_from()
             self._from, self._from_start = self._open(start), start
-        data = os.pread(self._from, size, position - start)
+        data = self._from.read(size, position - start)
         if not data and position < self.end:
             raise SpoolError(
                 f"standard input cannot be read again from byte {position:,}: what was kept of it "
@@ -118,21 +112,25 @@ class Spool:
 
     def close(self) -> None:
         self._close_from()
-        if self._into >= 0:
-            os.close(self._into)
-            self._into = -1
+        self._into.close()
 
     def remove(self) -> None:
         self.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_spool(self._folder)
 
     def _close_from(self) -> None:
-        if self._from >= 0:
-            os.close(self._from)
-            self._from = self._from_start = -1
+        if self._from is not None:
+            self._from.close()
+            self._from = None
 
     def _path(self, start: int) -> Path:
         return self._folder / f"{start:018d}"
 
-    def _open(self, start: int) -> int:
-        return os.open(self._path(start), os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o600)
+    def _open(self, start: int) -> File:
+        return self._store.open(self._path(start), os.O_RDWR | os.O_CREAT)
+
+
+def remove_spool(folder: Path) -> None:
+    """Harmless if there is none."""
+    with contextlib.suppress(OSError):
+        store().remove_folder(folder)

@@ -120,7 +120,7 @@ def test_a_report_that_cannot_be_written_leaves_nothing_behind(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.replace", full)
+    monkeypatch.setattr("os.rename", full)
     with pytest.raises(OSError, match="No space left"):
         write_report(report(), tmp_path / "r.json")
     assert list(tmp_path.iterdir()) == []

@@ -234,7 +234,7 @@ async def test_a_full_disk_makes_the_stream_wait_and_loses_nothing(
     piped(TEXT, pipe[1])
     source, tries = Stdin(fd=pipe[0]), 0
     split = next(source.splits())
-    name = "splice" if splices else "write"
+    name = "splice" if splices else "pwrite"
     real = getattr(os, name)
 
     def full(*args: Any, **settings: Any) -> Any:

@@ -146,7 +146,13 @@ def say_pipelines(pipelines: Sequence[PipelineStatus]) -> None:
             pinned = operator.get("pinned")
             told = f" ({pinned} by `anabranch scale`)" if pinned is not None else ""
             many = "instance" if instances == 1 else "instances"
-            say(f"  {name}: {instances} {many}{told}, {load}")
+            say(f"  {name}: {instances} {many}{_on_hosts(operator)}{told}, {load}")
+
+
+def _on_hosts(operator: dict[str, Any]) -> str:
+    """Where its instances are, if the run knows more than one host."""
+    hosts = operator.get("hosts") or {}
+    return f" on {', '.join(f'{name} ({n})' for name, n in hosts.items())}" if hosts else ""
 
 
 def _in_figures(run: dict[str, Any] | None) -> str:

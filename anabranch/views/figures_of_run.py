@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from anabranch.runtime.reporting.snapshot import OperatorSnapshot, RunSnapshot
@@ -42,6 +43,7 @@ def figures(snapshot: RunSnapshot) -> dict[str, Any]:
                 "load": o.load,
                 "queued": o.queued,
                 "deaths": o.deaths,
+                "hosts": dict(sorted(Counter(m.host for m in o.members if m.host).items())),
             }
             for o in snapshot.operators
         ],

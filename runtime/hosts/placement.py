@@ -36,8 +36,8 @@ class HostRoom:
 class Wish:
     """What an instance of `operator` needs. `creator`: the host of the instance that creates it.
     `neighbours`: the hosts of its neighbours, one for each. `instances`: the hosts of the instances
-    of operators that it wants to be near, by operator. `not_on`: hosts that it must not be on, such
-    as one that is drained."""
+    of operators that it wants to be near, by operator. `not_on`: hosts that it must not be on,
+    and why, such as one that is drained."""
 
     operator: str
     place: Location = ANYWHERE
@@ -46,7 +46,7 @@ class Wish:
     creator: str = ""
     neighbours: Sequence[str] = ()
     instances: Mapping[str, Collection[str]] = field(default_factory=dict)
-    not_on: Collection[str] = ()
+    not_on: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ def place(hosts: Sequence[HostRoom], wish: Wish) -> Placement:
 
 def _why_not(host: HostRoom, wish: Wish) -> str:
     """Empty if an instance may be there."""
-    if host.name in wish.not_on:
-        return "instances leave it"
+    if (why := wish.not_on.get(host.name)) is not None:
+        return why
     if (region := wish.place.region) is not None and host.region != region:
         return f"its region is {host.region!r}, not {region!r}"
     for key, value in wish.place.labels:

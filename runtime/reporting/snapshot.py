@@ -27,6 +27,8 @@ class InstanceSnapshot:
     """Key groups owned."""
     hot: tuple[tuple[int, float], ...] = ()
     """The hottest key groups and their shares of its load, hottest first."""
+    host: str = ""
+    """On which it is; empty: the run has one host."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,7 +285,9 @@ class Agent:
         is cut off nothing is heard."""
         reached = self.sites.is_reachable
         for member in self.roster.living():
-            if member.phase in KNOWN and not member.resuming and reached(member.host):
+            if not reached(member.host):
+                member.heard_s = clock.monotonic()
+            elif member.phase in KNOWN and not member.resuming:
                 yield member
         yield from self.services.present
 
@@ -450,6 +452,8 @@ class Agent:
         options, operators = self.options, self.pipeline.operators
         self.tasks.start("sampler", self._sample(), periodic=True)
         self.tasks.start("time", self.journal.keep_time(), periodic=True)
+        if self._elsewhere.processes is not None:
+            self.tasks.start("drains", self.drains.follow(self._elsewhere.drained, self.tasks))
         if options.decides and controllers_of(operators.values()):
             self.tasks.start("controllers", self._control())
         if self._recorded.pinned:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection
 
 from anabranch.runtime.live.agent.messenger import Messenger
 from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.roster import Member, Phase, Roster
 from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.run_hosts import RunHosts
+from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.link.messages import Decide
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.order import bound
 from anabranch.runtime.values.kinds import EventKind
 
-PAUSE_S = 0.2
+PAUSE_S, PAUSE_MAX_S = 0.2, 5.0
 """Until instances that are there still are told again: a relocation may be refused, or cut short
-by a death."""
+by a death. Doubled while none goes."""
+LOOK_S = 1.0
+"""How often it is looked which hosts are drained."""
 
 
 class Drains:
@@ -44,6 +48,20 @@ class Drains:
         for operator in self._operators.values():
             if not operator.can_scale:
                 self.fixed[operator.name] = "its source or sink cannot be shared"
+            elif hosts.is_bound_to_home(operator.name):
+                self.fixed[operator.name] = "its source or sink is on the host of the run"
+
+    async def follow(self, drained: Callable[[], Collection[str]], tasks: Tasks) -> None:
+        """Drain those hosts, for as long as they are among them."""
+        under_way: dict[str, asyncio.Task[None]] = {}
+        while True:
+            wanted = set(drained())
+            for host in wanted - set(under_way):
+                under_way[host] = tasks.start(f"drain {host}", self.drain(host))
+            for host in set(under_way) - wanted:
+                under_way.pop(host).cancel()
+                self.hosts.drained.discard(host)
+            await asyncio.sleep(LOOK_S)
 
     async def drain(self, host: str) -> None:
         """Return when no instance is there that may relocate. None comes any more."""
@@ -52,10 +70,14 @@ class Drains:
         for member in self._on(host):
             if why := self.fixed.get(member.id.operator):
                 self._run_events.of(member, EventKind.SKIPPED, f"it cannot relocate: {why}")
+        before, pause_s = set[str](), PAUSE_S
         while there := self.movable(host):
             for member in there:
                 self.tell(member)
-            await asyncio.sleep(PAUSE_S)
+            now = {member.text for member in there}
+            pause_s = min(2 * pause_s, PAUSE_MAX_S) if now == before else PAUSE_S
+            before = now
+            await asyncio.sleep(pause_s)
 
     def tell(self, member: Member) -> None:
         if member.phase is Phase.ACTIVE and not member.leaving:

@@ -8,7 +8,7 @@ there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,12 +64,13 @@ MakeThere = Callable[[str, OnOutput, Callable[[str], None], Callable[[], None]],
 class Elsewhere:
     """The hosts that a run may use. `rooms`: of those that are live, home included. `home`: the
     name of the agent's own one, `listen`: its address, at which instances listen, `tls`: the folder
-    of its certificate, "" without. `processes`: None where all are made at home, as in a simulated
-    world whose hosts share one disk."""
+    of its certificate, "" without. `drained`: hosts that instances leave. `processes`: None where
+    all are made at home, as in a simulated world whose hosts share one disk."""
 
     home: str
     rooms: Callable[[], Sequence[HostRoom]]
     processes: MakeThere | None = None
+    drained: Callable[[], Collection[str]] = frozenset
     listen: str = ""
     tls: str = ""
 

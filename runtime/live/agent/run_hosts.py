@@ -19,6 +19,8 @@ from anabranch.runtime.plan.place import ANYWHERE
 
 INSTANCE_MB = 64.0
 """What an instance takes of the memory that a host offers."""
+DRAINED = "instances leave it"
+NOT_AT_HOME = "sources and sinks without a place of their own are on the host of the run"
 NEWCOMER_CORES = 1.0
 """Free on its host, if there is such a host: its creator has more work than it can do."""
 
@@ -106,11 +108,12 @@ class RunHosts:
         creator = next((m for m in siblings if m.id.number == member.id.creator), None)
         relocates = creator is not None and creator.relocates
         rooms = {room.name for room in self._elsewhere.rooms()}
-        not_on = self.drained | {host for host in rooms if not self._may_be_used(host)}
+        not_on = dict.fromkeys(self.drained, DRAINED)
+        not_on |= {host: "it cannot be reached" for host in rooms if not self._may_be_used(host)}
         if creator is not None and relocates:
-            not_on.add(creator.host)
+            not_on[creator.host] = "the instance whose place it takes is there"
         if self.is_bound_to_home(operator.name):
-            not_on |= rooms - {self._elsewhere.home}
+            not_on |= dict.fromkeys(rooms - {self._elsewhere.home}, NOT_AT_HOME)
         names = {*operator.upstream, *self._pipeline.topology.downstream(operator.name)}
         return Wish(
             operator.name,

@@ -217,6 +217,7 @@ def _instance_snapshot(run: Observed, member: Member) -> InstanceSnapshot:
         hot=() if status is None else tuple(status.hot),
         incarnation=member.incarnation,
         silent_s=max(0.0, clock.monotonic() - heard),
+        host=member.host,
     )
 
 

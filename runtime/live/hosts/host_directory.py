@@ -72,6 +72,10 @@ class HostDirectory:
             if offer.is_live and home is not None and offer.anabranch == home.anabranch
         ]
 
+    def drained(self) -> set[str]:
+        """Hosts that instances are to leave."""
+        return {offer.name for offer in self.hosts.values() if offer.drained}
+
     def subscribe(self, loop: asyncio.AbstractEventLoop, told: Callable[[], None]) -> None:
         """Have `told` called in that loop whenever there is news, until it is closed."""
         with self._lock:

@@ -43,7 +43,7 @@ wishes = st.builds(
     st.sampled_from(("", *NAMES)),
     names,
     st.dictionaries(st.sampled_from(("camera", "split")), names),
-    names,
+    st.dictionaries(st.sampled_from(NAMES), st.just("it is drained")),
 )
 
 
@@ -120,7 +120,7 @@ C = HostRoom("c", 2.0, 200.0, "plant-2")
         (Wish("f", cores=0.5, creator="c"), ["c", "a", "b"]),
         (Wish("f", cores=0.5, creator="camera-host"), ["b", "c", "a"]),
         (Wish("f", cores=0.5, neighbours=("camera-host",)), ["b", "c", "a"]),
-        (Wish("f", cores=0.5, creator="c", not_on=("c",)), ["a", "b"]),
+        (Wish("f", cores=0.5, creator="c", not_on={"c": "full"}), ["a", "b"]),
         (Wish("f", on(region="plant-2"), cores=0.5), ["c", "b"]),
         (Wish("f", on(labels={"camera": "north"})), ["b"]),
         (
@@ -161,7 +161,7 @@ def test_a_choice_says_why() -> None:
         (Wish("f", on(labels={"camera": "s"})), "b: its label 'camera' is 'north', not 's'"),
         (Wish("f", cores=2.0), "b: 1 cores are free, 2 are needed"),
         (Wish("f", memory_mb=200.0), "b: 100 MB are free, 200 are needed"),
-        (Wish("f", not_on=("b",)), "b: instances leave it"),
+        (Wish("f", not_on={"b": "it is drained"}), "b: it is drained"),
     ],
 )
 def test_a_refusal_says_why(wish: Wish, why: str) -> None:

@@ -18,6 +18,7 @@ from anabranch.runtime.live.agent.roster import Member, Phase, Roster
 from anabranch.runtime.live.agent.run_hosts import INSTANCE_MB, RunHosts
 from anabranch.runtime.live.agent.run_journal import RunRecord
 from anabranch.runtime.live.agent.starter import StartError
+from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.link.messages import Decide
 from anabranch.runtime.pipeline.graph import Pipeline
 from tests.runtime.virtual_time import in_virtual_time
@@ -161,7 +162,7 @@ async def test_all_that_may_relocate_are_told_until_they_have_gone() -> None:
     assert skipped == ["it cannot relocate: it stays"]
     roster.end(work, Phase.GONE)
     roster.activate(other)
-    await asyncio.sleep(PAUSE_S)
+    await asyncio.sleep(2 * PAUSE_S)
     assert told[2:] == ["work.1 relocate"]
     roster.relocate(other, True)
     await asyncio.sleep(PAUSE_S)
@@ -169,6 +170,68 @@ async def test_all_that_may_relocate_are_told_until_they_have_gone() -> None:
     roster.end(other, Phase.GONE)
     await draining
     assert Decide(action="relocate").host == ""
+
+
+@in_virtual_time
+async def test_hosts_are_drained_for_as_long_as_they_are_among_those_to_be() -> None:
+    pipeline = plant()
+    hosts, roster = of(pipeline, NORTH, SOUTH)
+    work = first_of(roster, pipeline)
+    work.host = "north"
+    told: list[float] = []
+    now = asyncio.get_running_loop().time
+    messenger: Any = SimpleNamespace(send=lambda member, message: told.append(now()))
+    course: Any = SimpleNamespace(started=asyncio.get_running_loop().create_future())
+    course.started.set_result(None)
+    no_events: Any = None
+    drains = Drains(pipeline, hosts, roster, messenger, no_events, course)
+    drained = {"north"}
+    tasks = Tasks(lambda *_crashed: None)
+    following = asyncio.create_task(drains.follow(lambda: drained, tasks))
+    await asyncio.sleep(60.0)
+    assert hosts.drained == drained
+    assert 10 < len(told) < 20  # less and less often, while nothing changes
+    drained.clear()
+    await asyncio.sleep(2.0)
+    assert hosts.drained == set()
+    so_far = len(told)
+    await asyncio.sleep(60.0)
+    assert len(told) == so_far
+    following.cancel()
+
+
+@in_virtual_time
+async def test_sources_and_sinks_stay_at_home_unless_they_have_a_place() -> None:
+    pipeline = plant()
+    roster = Roster(pipeline, lambda record: None)
+    rooms = [NORTH, SOUTH, HostRoom("full", 0.0, 10.0)]
+    gone: set[str] = set()
+    hosts = RunHosts(
+        pipeline,
+        roster,
+        Elsewhere("south", lambda: rooms),
+        lambda host: host not in gone,
+        lambda instance: 4.0 if instance == "work.0" else 0.0,
+    )
+    work, out = first_of(roster, pipeline), first_of(roster, pipeline, OperatorName("out"))
+    for member in (work, out):
+        hosts.settle(member)
+        assert member.host == "south"  # that of the run, as long as there is room
+    child = child_of(roster, work)
+    hosts.settle(child)
+    assert child.host == "north"  # for its creator uses all cores
+    gone.add("north")
+    child = child_of(roster, work)
+    hosts.settle(child)
+    assert child.host == "south"  # where no core is free, rather than on one that is cut off
+    assert hosts.is_bound_to_home(OperatorName("out"))
+    assert not hosts.is_bound_to_home(WORK)
+    rooms.remove(SOUTH)
+    more = roster.found(pipeline.operators[OperatorName("out")])[0]
+    with pytest.raises(
+        StartError, match="north: sources and sinks without a place of their own are"
+    ):
+        hosts.settle(more)
 
 
 @in_virtual_time

@@ -24,6 +24,7 @@ from anabranch.runtime.live.link.link import FrameBuffer
 from anabranch.runtime.live.link.messages import Assign, AssignService
 from anabranch.runtime.live.process.instance_process import live
 from anabranch.runtime.live.process.kernel_view import STOPPED, KernelLook
+from anabranch.runtime.live.process.local_process import LocalProcess
 from anabranch.runtime.live.process.process import OnOutput, Process
 from anabranch.runtime.live.process.processes import OwnProcess
 from anabranch.runtime.live.process.service import serve
@@ -241,7 +242,7 @@ class WorldProcesses:
         while self.parent_stopped:  # noqa: ASYNC110 - another loop lets it go on
             await asyncio.sleep(FORK_MAX_S)
         key = len(self.all)
-        seen = Process(key, self._on_output)
+        seen = LocalProcess(key, self._on_output)
         store = self._disk.store_of(seen.name, lambda: self.kill_now(process))
         with using(store):
             loop = VirtualLoop(self._timeline, seen.name, self._on_error)

@@ -35,11 +35,15 @@ class LinkError(Exception):
 
 def encode(message: Any, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     """One frame of a message struct or a map. Raises `LinkError` if it is too large."""
+    return framed(body_of(message), bytes_max)
+
+
+def body_of(message: Any) -> bytes:
+    """Of a message struct or a map."""
     try:
-        body = _encoder.encode(message)
+        return _encoder.encode(message)
     except UnicodeEncodeError:  # of an error's text, say: paths are made so that they can travel
-        body = _encoder.encode(printable(message))
-    return framed(body, bytes_max)
+        return _encoder.encode(printable(message))
 
 
 def framed(body: bytes, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
@@ -126,9 +130,14 @@ class Link(asyncio.Protocol):
 
     def send(self, message: Any) -> None:
         """Queue a message; a no-op when the link is closed or finished. Never blocks."""
+        if not self._finished:
+            self.send_body(body_of(message))
+
+    def send_body(self, body: bytes) -> None:
+        """`send` of what is encoded already."""
         if self._finished or self._transport is None or self._transport.is_closing():
             return
-        self._transport.write(encode(message))
+        self._transport.write(framed(body))
         if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
             self._fail(LinkError("does not read its link"))
 
@@ -151,6 +160,15 @@ class Link(asyncio.Protocol):
     def close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+
+    def hold_up(self) -> None:
+        """Read nothing until `go_on`: what the other end sends waits there."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports behave like asyncio's and do not inherit from them.

@@ -21,6 +21,7 @@ from typing import Any
 from anabranch.runtime.live.link import control as msg
 from anabranch.runtime.live.link.link import encode
 from anabranch.runtime.live.process.kernel_view import KernelLook, look_at
+from anabranch.runtime.live.process.local_process import LocalProcess
 from anabranch.runtime.live.process.orphan_wait import until_gone
 from anabranch.runtime.live.process.process import OnOutput, Process, describe_ends, describe_exit
 from anabranch.runtime.live.process.processes import ForkError
@@ -45,7 +46,7 @@ class _Orphaned(ForkError):
 
 @dataclass(slots=True)
 class _Request:
-    process: Process
+    process: LocalProcess
     link: socket.socket
     stderr: int
 
@@ -95,8 +96,8 @@ class Forker:
         self._next_key = 0
         self._places = asyncio.Semaphore(FORKS_IN_FLIGHT_MAX)
         self._requests: dict[int, _Request] = {}
-        self._alive: dict[int, Process] = {}
-        self._open: set[Process] = set()
+        self._alive: dict[int, LocalProcess] = {}
+        self._open: set[LocalProcess] = set()
         """Processes whose files here are open, those of ended ones included."""
         self._handovers: set[asyncio.Task[None]] = set()
         """All that a change of the parent brings about."""
@@ -120,7 +121,7 @@ class Forker:
         return (self.parent_pid, *standby, *(p.pid for p in self.alive if p.pid))
 
     @property
-    def alive(self) -> list[Process]:
+    def alive(self) -> list[LocalProcess]:
         return list(self._alive.values())
 
     async def start(self, timeout_s: float) -> None:
@@ -153,7 +154,7 @@ class Forker:
             except _Orphaned:  # it ended while it read the pipeline, and another one follows it
                 assert link is not self._link
 
-    async def fork(self) -> Process:
+    async def fork(self) -> LocalProcess:
         """A new idle process. Raises `ForkError`."""
         async with self._places:
             while True:
@@ -162,12 +163,12 @@ class Forker:
                 except _Orphaned:
                     continue
 
-    async def _fork(self) -> Process:
+    async def _fork(self) -> LocalProcess:
         """Raises `ForkError`."""
         await self.ready()
         if self._lost.done() or self._stopping:
             raise ForkError(PARENT_ENDED)
-        process = Process(self._next_key, self._on_output)
+        process = LocalProcess(self._next_key, self._on_output)
         self._next_key += 1
         try:
             await self._send_request(process)
@@ -228,7 +229,7 @@ class Forker:
             pause_s = min(2 * pause_s, 0.05)
         return True
 
-    async def _send_request(self, process: Process) -> None:
+    async def _send_request(self, process: LocalProcess) -> None:
         output, stderr = os.pipe()
         try:
             link, theirs = socket.socketpair()
@@ -282,11 +283,11 @@ class Forker:
                     if process.pid == pid and not process.orphan_wait:
                         self._note_exited(process, code)
 
-    def _note_exited(self, process: Process, code: int) -> None:
+    def _note_exited(self, process: LocalProcess, code: int) -> None:
         del self._alive[process.key]
         process.note_exited(code)
 
-    def _forget(self, key: int) -> Process:
+    def _forget(self, key: int) -> LocalProcess:
         request = self._requests.pop(key)
         request.close()
         return self._alive.pop(key)
@@ -377,7 +378,7 @@ class Forker:
         await self._has_ended(parent, KILL_TIMEOUT_S)
         parent.let_go()
 
-    async def _see_out(self, process: Process) -> None:
+    async def _see_out(self, process: LocalProcess) -> None:
         await until_gone(process)
         self._note_exited(process, -signal.SIGKILL)
 

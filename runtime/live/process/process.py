@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
-import os
 import signal
-import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from typing import Any
-
-from anabranch.runtime.live.link.inherited_fds import own
-from anabranch.runtime.live.link.link import Link
+from typing import Any, Protocol
 
 TAIL_LINES_MAX = 30
 LINE_CHARS_MAX = 4096
@@ -24,33 +17,16 @@ OnOutput = Callable[[str, str], None]
 """Called with the name of the process and a line that it printed."""
 
 
-class Output(asyncio.Protocol):
-    """What a process prints (standard error, and `print` of user functions), line by line."""
+class Output:
+    """What a process prints (standard error, and `print` of user functions), line by line.
+    `closed`: nothing more comes."""
 
     def __init__(self, on_line: Callable[[str], None]) -> None:
         self.tail: deque[str] = deque(maxlen=TAIL_LINES_MAX)
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_line = on_line
-        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        self._partial = ""
 
-    def data_received(self, data: bytes) -> None:
-        lines = (self._partial + self._decoder.decode(data)).split("\n")
-        self._partial = lines.pop()
-        for line in lines:
-            self._take(line)
-        while len(self._partial) > LINE_CHARS_MAX:
-            self._take(self._partial[:LINE_CHARS_MAX])
-            self._partial = self._partial[LINE_CHARS_MAX:]
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._partial:
-            self._take(self._partial)
-            self._partial = ""
-        if not self.closed.done():
-            self.closed.set_result(None)
-
-    def _take(self, line: str) -> None:
+    def take(self, line: str) -> None:
         self.tail.append(line[:LINE_CHARS_MAX])
         try:
             self._on_line(line)
@@ -59,13 +35,39 @@ class Output(asyncio.Protocol):
             # error here would close the pipe and hit the user's function that printed.
             self._on_line = _drop
 
+    def end(self) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+
 
 def _drop(_line: str) -> None:
     return
 
 
+class ProcessLink(Protocol):
+    """The agent's end of a link to a process, here or on another host."""
+
+    @property
+    def closed(self) -> asyncio.Future[None]:
+        """Done when the other end is gone, and every frame was handed over."""
+        ...
+
+    @property
+    def error(self) -> Exception | None:
+        """Why it was closed, if the process has broken its rules."""
+        ...
+
+    def send(self, message: Any) -> None:
+        """Queue a message; a no-op when the link is closed. Never blocks."""
+
+    def close(self) -> None: ...
+
+
 class Process:
     """`pid` is 0 until the parent has forked it. `exit_code` as of `Exited`; None while alive."""
+
+    link: ProcessLink
+    output: Output
 
     def __init__(self, key: int, on_output: OnOutput) -> None:
         loop = asyncio.get_running_loop()
@@ -76,34 +78,10 @@ class Process:
         self.exited: asyncio.Future[int] = loop.create_future()
         self.forked: asyncio.Future[int] = loop.create_future()
         self.on_frame: Callable[[bytes], None] | None = None
-        self.link: Link
-        self.output: Output
         self._on_output = on_output
-        self._pipe: asyncio.BaseTransport | None = None
         self.is_closed = False
         self.orphan_wait = False
         """Its parent was killed, and it with that."""
-
-    async def open(self, link: socket.socket, output: int | None) -> None:
-        """Take the agent's ends of its link and of its output pipe, if it has one. Closed if that
-        is given up."""
-        with ExitStack() as undo:
-            if output is not None:
-                pipe = own(os.fdopen(output, "rb", buffering=0))
-                undo.callback(pipe.close)
-            self.link = await Link.attach(link, self._hand_over)
-            undo.callback(self.link.close)
-            if output is None:
-                self.output = self._heard()
-                self.output.connection_lost(None)
-            else:
-                self._pipe, self.output = await asyncio.get_running_loop().connect_read_pipe(
-                    self._heard, pipe
-                )
-            undo.pop_all()
-
-    def _heard(self) -> Output:
-        return Output(lambda line: self._on_output(self.name, line))
 
     def send(self, message: Any) -> None:
         self.link.send(message)
@@ -126,13 +104,14 @@ class Process:
     def close(self) -> None:
         self.is_closed = True
         self.link.close()
-        if self._pipe is not None:
-            self._pipe.close()
 
     async def closed(self) -> None:
         """Close, and return when the files are given back."""
         self.close()
         await self.last_words()
+
+    def _print(self, line: str) -> None:
+        self._on_output(self.name, line)
 
     def _hand_over(self, body: bytes) -> None:
         if self.on_frame is None:

@@ -27,6 +27,7 @@ from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.link.messages import Assign
 from anabranch.runtime.live.process import origin
 from anabranch.runtime.live.process.forker import Forker
+from anabranch.runtime.live.process.local_process import LocalProcess
 from anabranch.runtime.live.process.process import OnOutput, Process, describe_exit
 from anabranch.runtime.live.process.processes import ForkError
 from anabranch.runtime.live.process.template_process import (
@@ -339,7 +340,7 @@ async def test_a_failed_fork_is_tried_again_after_a_pause() -> None:
             raise ForkError("out of memory")
         ours, theirs = socket.socketpair()
         output, theirs_too = os.pipe()
-        process = Process(attempts, lambda _name, _line: None)
+        process = LocalProcess(attempts, lambda _name, _line: None)
         await process.open(ours, output)
         theirs.close()
         os.close(theirs_too)

@@ -1,4 +1,5 @@
-"""The agent of a host that has nothing to do: how soon it listens, what it holds, what it uses."""
+"""The agent of a host that has nothing to do: how soon it listens, what it holds, what it uses. And
+what certificates cost between two instances."""
 
 from __future__ import annotations
 
@@ -10,13 +11,21 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benches.contestants import ContestantFailed
-from benches.figures import spread
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from anabranch.authority import Wanted, new_authority, save_identity
+from anabranch.runtime.hosts.roles import AGENT
+from benches.chain import check
+from benches.chain_functions import write_lines
+from benches.contestants import ContestantFailed, compete
+from benches.figures import in_turns, rates, ratios, spread
 from benches.memory import memory_of
 from benches.result import Result, Row, Settings
 from benches.startup import anabranch
 
-ABOUT = "the agent of a host, idle, among others that gossip"
+ABOUT = "the agent of a host, idle, among others that gossip; lines between two instances over TCP"
+PLAIN, TLS = "without certificates", "with certificates"
+TLS_SHARE_MIN = 0.7
 RUNS, SECONDS = 5, 10.0
 AGENTS = 3
 SETTLED_S = 3.0
@@ -40,7 +49,33 @@ def measure(settings: Settings) -> Result:
     add(result, "processor time", "% of a core", found["core"], CORE_SHARE_MAX)
     if not found["resident"]:
         result.notes.append("this system does not tell what a process holds (/proc is needed)")
+    compare(settings, result)
     return result
+
+
+def compare(settings: Settings, result: Result) -> None:
+    """Lines from one instance to another, with certificates and without, in turns."""
+    path = settings.folder / "lines.txt"
+    write_lines(path, settings.lines)
+    ways = {PLAIN: [], TLS: [str(identity(settings.folder / "tls"))]}
+    took: dict[str, list[float]] = {way: [] for way in ways}
+    for number in range(settings.runs_or(RUNS)):
+        for way in in_turns(tuple(ways), number):
+            figures = compete("secured_ours", path, *ways[way], folder=settings.folder)
+            check(way, figures, settings.lines, result)
+            took[way].append(figures["seconds"])
+            settings.say(f"hosts: round {number + 1}, {way}: {figures['seconds']:.2f} s")
+    for way, seconds in took.items():
+        result.add(way, "lines/s", rates(seconds, settings.lines))
+    result.at_least(f"{TLS}/{PLAIN}", ratios(took[PLAIN], took[TLS]), TLS_SHARE_MIN)
+
+
+def identity(folder: Path) -> Path:
+    """A new certificate for an agent of this machine, of a new authority."""
+    authority, key = new_authority(), Ed25519PrivateKey.generate()
+    chain = authority.issue(Wanted("a", (AGENT,), ("127.0.0.1",)), key.public_key())
+    save_identity(folder, key, chain, authority.trusted)
+    return folder
 
 
 def add(result: Result, name: str, unit: str, values: list[float], most: float) -> None:

@@ -127,7 +127,8 @@ def test_the_first_tuple_comes_before_the_exit() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs /proc")
 def test_an_agent_at_rest_is_measured() -> None:
-    result = bench("hosts", "--seconds", "0.5", "--runs", "1")["hosts"]
+    words = ("--seconds", "0.5", "--runs", "1", "--lines", "2000")
+    result = bench("hosts", *words)["hosts"]
     assert not result["faults"]
     figures = rows(result)
     assert figures.keys() == {
@@ -135,6 +136,9 @@ def test_an_agent_at_rest_is_measured() -> None:
         "resident memory",
         "private memory",
         "processor time",
+        "without certificates",
+        "with certificates",
+        "with certificates/without certificates",
     }
     assert figures["private memory"][0] <= figures["resident memory"][0]
 

@@ -61,6 +61,8 @@ class TlsLayer:
             server_hostname=server_name,
         )
         self._came = 0
+        self.dials = server_name is not None
+        """Whether this end does."""
         self.peer: Peer | None = None
 
     @property

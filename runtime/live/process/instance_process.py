@@ -47,6 +47,7 @@ from anabranch.runtime.pipeline.spans import within
 from anabranch.runtime.plan.ends import RunContext, passing
 from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.sockets import take, transport
 from anabranch.runtime.processing.plain_calls import forget_loops, note_copy
 from anabranch.runtime.reporting.failure import LifeOver
 from anabranch.runtime.reporting.status import id_from_wire
@@ -152,6 +153,8 @@ async def live(
     if task.span is not None:
         pipeline.operators.update(within(pipeline.operators, Span(*task.span)))
     try:
+        if task.tls:
+            _secure(Path(original(task.tls)))
         instance = await _instance(task, me, pipeline, agent_client)
         process.has(instance)
         _wire(agent_client, instance)
@@ -190,6 +193,18 @@ async def live(
         code = 0
     await link.finish()
     return code
+
+
+def _secure(folder: Path) -> None:
+    """From now on streams to instances of other hosts, and from them, have the certificate in this
+    folder. Raises `LifeOver`."""
+    from anabranch.runtime.live.channel.secured import SecuredTransport
+    from anabranch.runtime.live.hosts.tls import TlsError
+
+    try:
+        take(SecuredTransport(transport(), folder))
+    except TlsError as error:  # others may be put there just now
+        raise LifeOver(str(error)) from None
 
 
 async def _instance(

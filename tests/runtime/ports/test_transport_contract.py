@@ -1,4 +1,4 @@
-"""What streams promise, of sockets and in a world: the same tests for both."""
+"""What streams promise, of sockets, with TLS over them, and in a world: the same tests for all."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.ports.sockets import transport
+from anabranch.runtime.hosts.roles import AGENT
+from anabranch.runtime.live.channel.secured import SecuredTransport
+from anabranch.runtime.ports.sockets import take, transport
 from anabranch.runtime.ports.transport import Listening
 from tests.runtime.processes import PATIENCE_S
 from tests.runtime.world.loops import Loops
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
-KINDS = ("unix", "tcp", "world unix", "world tcp")
+KINDS = ("unix", "tcp", "tls", "world unix", "world tcp", "world tls")
 PIECES = [bytes([n % 251]) * (1 + 97 * n) for n in range(200)]
 
 
@@ -87,8 +89,20 @@ def address(kind: str, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def run(kind: str) -> Run:
-    return Loops().run if kind.startswith("world") else asyncio.run
+def run(kind: str, tmp_path: Path) -> Run:
+    plain: Run = Loops().run if kind.startswith("world") else asyncio.run
+    if not kind.endswith("tls"):
+        return plain
+    pytest.importorskip("cryptography")
+    from tests.runtime.certificates import Certificates
+
+    folder = Certificates(tmp_path).issue("press", AGENT, addresses=("127.0.0.1",))
+
+    async def secured(work: Coroutine[Any, Any, None]) -> None:
+        take(SecuredTransport(transport(), folder))
+        await work
+
+    return lambda work: plain(secured(work))
 
 
 def test_bytes_come_whole_and_in_their_order_both_ways(run: Run, address: str) -> None:

@@ -18,7 +18,8 @@ COVERS = {
     OPERATE: {OPERATE, SUBMIT, VIEW},
     AGENT: {AGENT},
 }
-"""What a role allows. That of an agent is to take part in the gossip, and nothing else."""
+"""What a role allows. That of an agent is to take part in the gossip, and to have instances of its
+pipelines on other hosts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ class DiskFile(File):
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
+    def fileno(self) -> int:
+        """For processes that are to inherit it."""
+        return self._fd
+
     def append(self, *pieces: bytes) -> None:
         if len(pieces) == 1:
             write_whole(self._fd, pieces[0])

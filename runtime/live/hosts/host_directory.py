@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from anabranch.runtime.hosts.config import host_in
 from anabranch.runtime.hosts.hosting import (
     EPOCH_BYTES,
     RELAYED_BYTES_MAX,
@@ -48,6 +49,22 @@ class HostDirectory:
     @property
     def run(self) -> str:
         return "" if self.home is None else self.home.run
+
+    @property
+    def listen(self) -> str:
+        """The address at which instances on this host listen; "" until that is known."""
+        offer = self.hosts.get(self.me)
+        return "" if offer is None else host_in(offer.address)
+
+    @property
+    def tls(self) -> str:
+        """The folder of the agent's certificate; "" without."""
+        return "" if self.home is None else self.home.tls
+
+    @property
+    def drained(self) -> set[str]:
+        """Hosts that instances leave."""
+        return {offer.name for offer in self.hosts.values() if offer.drained}
 
     @property
     def hosts(self) -> Mapping[str, HostOffer]:

@@ -10,7 +10,6 @@ hosted/RUN/
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from anabranch.runtime.live.hosts.pipeline_folder import (
     unpacked_aside,
 )
 from anabranch.runtime.ports import clock
-from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.disk import DISK, store
 from anabranch.runtime.storage.replaced import replace_file
 
 RECORD, ALIVE = "hosted.json", "alive"
@@ -85,20 +84,19 @@ class AliveLock:
 
     def __init__(self, folder: Path) -> None:
         """Raises `OSError`."""
-        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC
-        self.fd = os.open(folder / ALIVE, flags, 0o600)
+        self._file = DISK.open(folder / ALIVE, os.O_CREAT | os.O_RDWR)
+
+    @property
+    def fd(self) -> int:
+        return self._file.fileno()
 
     def is_taken(self) -> bool:
         """Whether it is this one's now; no, as long as there is a process of an earlier worker."""
-        try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        return self._file.lock(wait=False)
 
     def close(self) -> None:
         """Harmless for processes that have inherited it."""
-        os.close(self.fd)
+        self._file.close()
 
 
 def unpack_hosted(parent: Path, bundle: Bundle, record: HostedRecord) -> HostedFolder:

@@ -62,11 +62,6 @@ class HostDirectory:
         return "" if self.home is None else self.home.tls
 
     @property
-    def drained(self) -> set[str]:
-        """Hosts that instances leave."""
-        return {offer.name for offer in self.hosts.values() if offer.drained}
-
-    @property
     def hosts(self) -> Mapping[str, HostOffer]:
         """By name; also those that are gone."""
         with self._lock:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.commands.experiment_elysium import lombardi2018
 from anabranch.commands.experiment_hierarchy import russorusso2018
 from anabranch.commands.experiment_levels import dematteis2017, wladdimiro2021
 from anabranch.commands.experiment_policies import policies
@@ -32,6 +33,7 @@ Examples:
   anabranch experiment dematteis2017 --level live --quick
   anabranch experiment dematteis2017 --on spark=local[2] --out results
   anabranch experiment russorusso2018 --traces recordings --out results
+  anabranch experiment lombardi2018 --traces recordings --out results
   anabranch experiment policies --data recordings --out results
 """
 QUICK_SEEDS = 5
@@ -111,6 +113,7 @@ def scale(out: Path | None, as_json: bool, quick: bool) -> None:
 command.add_command(wladdimiro2021)
 command.add_command(dematteis2017)
 command.add_command(russorusso2018)
+command.add_command(lombardi2018)
 command.add_command(policies)
 
 

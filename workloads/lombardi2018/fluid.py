@@ -62,6 +62,13 @@ class Fluid:
         host = pool.host
         self._budget = (CORES - background - host.base) / host.times
         self._sums = _Sums(shape, len(pool.names))
+        self._reads, self._acks = np.array(pool.reads), np.array(pool.acks)
+        self._base, self._per_tuple = pool.base[:, None], pool.per_tuple[:, None]
+        self._per_ack = pool.per_tweet[self._acks]
+        self._into = np.where(pool.before < 0, 0.0, pool.selectivity)
+        self._works, self._even = np.zeros(shape, dtype=bool), np.zeros(shape)
+        self._runs: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
+        self._next_s = 0.0
 
     def configure(
         self, seed: int, target: Target, stop_s: float | None = None, *, first: bool = False
@@ -88,36 +95,47 @@ class Fluid:
         self._on[seed] = (hosts == np.arange(HOSTS)[:, None]) & np.isfinite(
             self._ready_s[seed].reshape(-1)
         )
+        self._next_s = self.now_s
 
     def step(self, due: FloatArray) -> FloatArray:
         """`due`: tweets of each application in this step. Returns those that are done."""
-        pool = self.pool
+        pool, reads = self.pool, self._reads
         self.backlog += due
-        works = self._ready_s <= self.now_s + 1e-9
-        even = works / np.maximum(works.sum(axis=2, keepdims=True), 1)
-        reads = pool.reads
+        if self.now_s >= self._next_s - 1e-9:
+            self._look()
+        works, even = self._works, self._even
         free = np.minimum(self.backlog, np.maximum(INSIDE_MAX - self.inside, 0.0))
         self.queues[:, reads] = free[:, :, None] * even[:, reads]
-        base, per_tuple = pool.base[:, None], pool.per_tuple[:, None]
+        base, per_tuple = self._base, self._per_tuple
         wanted = np.where(works, np.minimum(1.0, base + per_tuple * self.queues / STEP_S), 0.0)
         got = self._shared(wanted)
         done = np.minimum(np.maximum((got - base) / per_tuple * STEP_S, 0.0), self.queues)
         out = done.sum(axis=2)
-        inflow = np.where(pool.before < 0, 0.0, out[:, pool.before] * pool.selectivity)
+        inflow = out[:, pool.before] * self._into
         self.queues += inflow[:, :, None] * even - done
-        acked: FloatArray = out[:, pool.acks] / pool.per_tweet[pool.acks]
-        self.backlog -= out[:, reads]
-        self.inside += out[:, reads] - acked
+        acked: FloatArray = out[:, self._acks] / self._per_ack
+        read = out[:, reads]
+        self.backlog -= read
+        self.inside += read - acked
         self.now_s += STEP_S
-        self._sums.add(due, out[:, reads], acked, got, done, works.sum(axis=(1, 2)) > 0)
+        self._sums.add(due, read, acked, got, done, self._runs)
         if self._sums.steps == round(EVERY_S / STEP_S):
             self.windows.append(self._sums.window(self.now_s))
         return acked
 
+    def _look(self) -> None:
+        """Which instances work from now on, and until when that is so."""
+        ready = self._ready_s <= self.now_s + 1e-9
+        self._works = ready
+        self._even = ready / np.maximum(ready.sum(axis=2, keepdims=True), 1)
+        self._runs = ready.sum(axis=(1, 2)) > 0
+        later = self._ready_s[~ready]
+        self._next_s = float(later.min(initial=np.inf))
+
     def _shared(self, wanted: FloatArray) -> FloatArray:
         """Cores that each instance gets of what it wants; only hosts with too few cost time."""
         flat = wanted.reshape(len(wanted), -1)
-        sums = np.einsum("shn,sn->sh", self._on, flat)
+        sums = (self._on @ flat[:, :, None])[:, :, 0]
         seeds, hosts = np.nonzero(sums > self._budget + 1e-12)
         if not len(seeds):
             return wanted

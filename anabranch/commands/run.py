@@ -139,6 +139,7 @@ Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
     help="On Spark: as one batch, which needs an input with an end, or batch after batch.",
 )
 @click.option("--attended", type=int, hidden=True, help="The socket of the host's agent.")
+@click.option("--hosted", hidden=True, help="Of a worker: its control socket and its lock.")
 @click.option("--seed", type=int, help="Of all random choices; drawn, and reported, if not given.")
 @click.pass_context
 def command(
@@ -153,9 +154,12 @@ def command(
     engine: str | None,
     mode: str,
     attended: int | None,
+    hosted: str | None,
     **wishes: Any,
 ) -> None:
     """Run the pipeline in FILE.py until its input ends."""
+    if hosted is not None:
+        context.exit(_work_for_another_host(target, settings, hosted))
     attendance = None if attended is None else _attendance(attended)
     _check_state(wishes)
     _check_savepoints(wishes)
@@ -188,6 +192,14 @@ def _attendance(fd: int) -> Attendance:
     from anabranch.runtime.live.hosts.attendance import Attendance
 
     return Attendance(fd, INTERRUPTED)
+
+
+def _work_for_another_host(target: str, settings: tuple[str, ...], hosted: str) -> int:
+    """Be the worker of a run of another host, which decides everything."""
+    from anabranch.runtime.live.agent.worker_process import serve_worker
+
+    control, lock = map(int, hosted.split(","))
+    return serve_worker(plan(target, settings, None).pipeline, control, lock)
 
 
 def refuse_closed_output(as_json: bool) -> None:

@@ -262,10 +262,11 @@ class HostedRuns:
         await asyncio.wait([watch], timeout=LAST_S)
         worker.kill()
         await asyncio.wait([watch])
-        last = [line for line in worker.tail if line.strip()][-1:]
-        told = " ".join(last).strip().removeprefix("anabranch: ")
+        lines = [line for line in worker.tail if line.strip()] or ["its process has ended"]
+        own = [line for line in lines if line.startswith("anabranch: ")]
+        told = (own or lines)[-1].strip().removeprefix("anabranch: ")
         raise PipelineRefused(
-            f"on host {self._host} the pipeline cannot be read: {told or 'its process has ended'}",
+            f"on host {self._host} the pipeline cannot be read: {told}",
             wrong=worker.code == WRONG,
         )
 

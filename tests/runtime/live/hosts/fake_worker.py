@@ -31,7 +31,8 @@ def main() -> None:
         sys.exit(2)
     if "child" in code and os.fork() == 0:
         control.close()
-        Path("child").write_text(str(os.getpid()))
+        Path("child.new").write_text(str(os.getpid()))
+        Path("child.new").rename("child")
         while not Path("go").exists():
             time.sleep(0.01)
         os._exit(0)

@@ -173,7 +173,7 @@ async def test_the_worker_of_another_process_of_the_run_begins_when_all_of_the_f
         pid, _ = await said(stream, b"1")
         files = b.folder / "hosted" / RUN / "files"
         await eventually((files / "child").exists)
-        child = int((files / "child").read_text() or 0)
+        child = int((files / "child").read_text())
         second = run_process(tmp_path, b.address, "child")
         dialling = asyncio.create_task(second.dial("b"))
         assert await ended(stream)
@@ -183,7 +183,7 @@ async def test_the_worker_of_another_process_of_the_run_begins_when_all_of_the_f
         assert not done
         (files / "go").touch()
         stream = await dialling
-        assert not alive(child)
+        await eventually(lambda: not alive(child))  # it has let go of its files before
         assert (await said(stream, b"2"))[0] != pid
         with pytest.raises(HostRefused, match="another process goes on with the run"):
             await first.dial("b")
@@ -193,14 +193,13 @@ async def test_the_worker_of_another_process_of_the_run_begins_when_all_of_the_f
 async def test_an_agent_that_begins_anew_also_waits_for_what_its_former_one_has_left(
     tmp_path: Path,
 ) -> None:
-    run = run_process(tmp_path, "127.0.0.1:1", "child")
     async with there(tmp_path) as b:
         run = run_process(tmp_path, b.address, "child")
         stream = await run.dial("b")
         await said(stream, b"1")
         files = b.folder / "hosted" / RUN / "files"
         await eventually((files / "child").exists)
-        child = int((files / "child").read_text() or 0)
+        child = int((files / "child").read_text())
         stream.close()
     assert alive(child)
     async with there(tmp_path) as b:
@@ -210,7 +209,7 @@ async def test_an_agent_that_begins_anew_also_waits_for_what_its_former_one_has_
         assert not done
         (files / "go").touch()
         await said(await dialling, b"2")
-        assert not alive(child)
+        await eventually(lambda: not alive(child))
 
 
 async def test_the_folder_of_a_run_goes_with_its_worker_if_that_says_so(tmp_path: Path) -> None:

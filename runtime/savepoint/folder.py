@@ -115,6 +115,8 @@ class SavepointHead(msgspec.Struct, frozen=True, kw_only=True):
     written_at: str
     counted_to: float | None = None
     """Event time up to which a backfill has counted; None: there was none."""
+    pinned: dict[str, int] = {}
+    """By operator, how many instances a user wants it to have."""
     files: dict[str, SavepointFile] = {}
     crc: int = 0
     """CRC-32 of the file with 0 here."""

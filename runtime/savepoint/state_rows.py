@@ -67,8 +67,10 @@ def head_of(
     version: str,
     passed_s: float,
     span: Span | None = None,
+    pinned: Mapping[str, int] | None = None,
 ) -> SavepointHead:
-    """`span`: of the event times that the run has taken."""
+    """`span`: of the event times that the run has taken. `pinned`: numbers of instances that a user
+    has said."""
     return SavepointHead(
         format=FORMAT,
         state_format=state_format,
@@ -79,6 +81,7 @@ def head_of(
         passed_s=passed_s,
         written_at=wall_here().isoformat(),
         counted_to=None if span is None else span.rest.start,
+        pinned=dict(pinned or {}),
     )
 
 

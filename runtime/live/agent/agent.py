@@ -314,7 +314,13 @@ class Agent:
             from anabranch.runtime.live.agent import savepoints
 
             run = savepoints.stopped(
-                self.pipeline, self.files, self.boards, self.recorder, self.clock, self.span
+                self.pipeline,
+                self.files,
+                self.boards,
+                self.recorder,
+                self.clock,
+                self.span,
+                self._recorded.pinned,
             )
             await asyncio.to_thread(savepoints.write, run, self.files.path / SAVEPOINT)
         except Exception as error:
@@ -445,7 +451,9 @@ class Agent:
         from anabranch.runtime.savepoint.inputs import positions_of
 
         begun = await asyncio.to_thread(positions_of, self.pipeline, savepoint)
-        savepoints.restore_sources(self.boards, savepoint, begun, self.journal.log)
+        log = self.journal.log
+        savepoints.restore_sources(self.boards, savepoint, begun, log)
+        savepoints.restore_pins(self.pipeline, savepoint, self._recorded.pinned, log, self.say)
         await asyncio.to_thread(savepoints.lay_bases, self.pipeline, self.files, savepoint)
 
     def _start_tasks(self) -> None:

@@ -26,9 +26,10 @@ from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.live.agent.boards import Boards
 from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.finals import Finals
+from anabranch.runtime.live.agent.pins import check_pin
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.run_files import RunFiles
-from anabranch.runtime.live.agent.run_journal import BoardSnapshot, RunRecord
+from anabranch.runtime.live.agent.run_journal import BoardSnapshot, Pinned, RunRecord
 from anabranch.runtime.live.agent.state_dir import JOURNALS
 from anabranch.runtime.live.commit.recovery import Past, write_base
 from anabranch.runtime.live.instance.keyed_pump import KEYED
@@ -52,6 +53,7 @@ from anabranch.runtime.savepoint.state_rows import (
 )
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.runtime.sources.covered import Covered
+from anabranch.runtime.values.checks import PipelineError
 
 # -- before a run begins -------------------------------------------------------------------------
 
@@ -109,6 +111,25 @@ def restore_sources(
         log(snapshot)
 
 
+def restore_pins(
+    pipeline: Pipeline,
+    savepoint: Savepoint,
+    pinned: dict[str, int],
+    log: Callable[[RunRecord], None],
+    say: Callable[[str, str], None],
+) -> None:
+    """What a user has said of numbers of instances holds in the next run, too, unless its operators
+    cannot have them any more."""
+    for operator, n in savepoint.head.pinned.items():
+        try:
+            check_pin(pipeline.operators, operator, n)
+        except PipelineError as error:
+            say(operator, f"the savepoint says {n} instances, which does not hold here: {error}")
+        else:
+            log(Pinned(operator=operator, instances=n))
+            pinned[operator] = n
+
+
 def lay_bases(pipeline: Pipeline, files: RunFiles, savepoint: Savepoint) -> None:
     """What each founder begins with."""
     kept = KeptState(savepoint)
@@ -148,6 +169,7 @@ class Stopped:
     ledger: Columns
     passed_s: float
     span: Span | None
+    pinned: Mapping[str, int]
 
 
 def stopped(
@@ -157,19 +179,20 @@ def stopped(
     recorder: Recorder,
     clock: RunClock,
     span: Span | None,
+    pinned: Mapping[str, int],
 ) -> Stopped:
     """To be called in the thread of the agent."""
     passed_s, journals = clock.earlier_s + clock.now_s, files.path / JOURNALS
     ledger = _ledger(map(str, pipeline.operators), recorder.finals)
     snapshots = [*boards.snapshots()]
     covered = {board.operator: boards.covered(board.operator) for board in snapshots}
-    return Stopped(pipeline, journals, snapshots, covered, ledger, passed_s, span)
+    return Stopped(pipeline, journals, snapshots, covered, ledger, passed_s, span, dict(pinned))
 
 
 def write(run: Stopped, path: Path) -> None:
     """Raises `SavepointError`, `JournalError`, `OSError`."""
     passed_s = 0.0 if is_backfill(run.span) else run.passed_s
-    head = head_of(run.pipeline, STATE_FORMAT, version(), passed_s, run.span)
+    head = head_of(run.pipeline, STATE_FORMAT, version(), passed_s, run.span, run.pinned)
     folder.write(path, head, _rows(run))
 
 

@@ -140,18 +140,20 @@ def say_pipelines(pipelines: Sequence[PipelineStatus]) -> None:
         say(f"{one.id} on {one.host}: {one.state}{_in_figures(one.run)}")
         if one.message:
             say(f"  {one.message}")
-        for operator in (one.run or {}).get("operators", []):
+        operators = (one.run or {}).get("operators", [])
+        spreads = len({host for operator in operators for host in operator.get("hosts", ())}) > 1
+        for operator in operators:
             name, instances = operator["name"], operator["instances"]
             load = f"load {operator['load']:.2f}, queue {operator['queued']}"
             pinned = operator.get("pinned")
             told = f" ({pinned} by `anabranch scale`)" if pinned is not None else ""
             many = "instance" if instances == 1 else "instances"
-            say(f"  {name}: {instances} {many}{_on_hosts(operator)}{told}, {load}")
+            where = _on_hosts(operator) if spreads else ""
+            say(f"  {name}: {instances} {many}{where}{told}, {load}")
 
 
 def _on_hosts(operator: dict[str, Any]) -> str:
-    """Where its instances are, if the run knows more than one host."""
-    hosts = operator.get("hosts") or {}
+    hosts = operator["hosts"]
     return f" on {', '.join(f'{name} ({n})' for name, n in hosts.items())}" if hosts else ""
 
 

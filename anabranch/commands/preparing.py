@@ -67,8 +67,10 @@ def plan(
     *,
     inputs: Sequence[str] = (),
     quiet: bool = False,
+    several_hosts: bool = False,
 ) -> Plan:
-    """Load, set, check. `quiet`: what the file prints goes to standard error.
+    """Load, set, check. `quiet`: what the file prints goes to standard error. `several_hosts`:
+    whether the run may use some.
 
     Raises `WrongUsage`.
     """
@@ -90,7 +92,12 @@ def plan(
         raise WrongUsage(f"--set {error}") from None
     except (LoadError, ScriptError) as error:
         raise WrongUsage(str(error)) from None
-    return Plan(loaded, parsed, stdout_sink(loaded.pipeline), order.warnings(operators, duplicated))
+    return Plan(
+        loaded,
+        parsed,
+        stdout_sink(loaded.pipeline),
+        order.warnings(operators, duplicated, several_hosts=several_hosts),
+    )
 
 
 def _apply_inputs(pipeline: Pipeline, inputs: Sequence[str]) -> None:

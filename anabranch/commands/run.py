@@ -36,6 +36,7 @@ from anabranch.runtime.reporting.standard_output import is_closed, kept_apart
 from anabranch.runtime.values.checks import PipelineError
 
 if TYPE_CHECKING:
+    from anabranch.runtime.live.agent.host_sites import Elsewhere
     from anabranch.runtime.live.agent.launch import Run
     from anabranch.runtime.live.hosts.attendance import Attendance
     from anabranch.runtime.pipeline.options import Options
@@ -181,7 +182,9 @@ def command(
     if mode != "auto":
         raise WrongUsage("--as is for a pipeline on Spark: --on spark")
     with report_output(as_json) as stdout:
-        planned = plan(target, settings, scale_script, inputs=inputs)
+        planned = plan(
+            target, settings, scale_script, inputs=inputs, several_hosts=attendance is not None
+        )
         code = run_here(
             planned, wishes, stdout, as_json=as_json, dead_max=dead_max, attendance=attendance
         )
@@ -268,7 +271,7 @@ def _carry_out(
     backfills = options.backfill is not None
     with contextlib.closing(view), interrupts(keeps=keeps, at_once=backfills) as noted:
         try:
-            run = launch.start(planned.pipeline, options)
+            run = launch.start(planned.pipeline, options, elsewhere=_elsewhere(attendance))
             if options.state is not None:
                 view.say(_beginning(planned.pipeline.name, run.resumed_from, options.state))
             if attendance is not None:
@@ -291,6 +294,16 @@ def _carry_out(
     if report.ended == "stopped":
         return INTERRUPTED
     return DONE if report.ok else FAILED
+
+
+def _elsewhere(attendance: Attendance | None) -> Elsewhere:
+    from anabranch.runtime.live.agent.host_sites import ONE_HOST
+
+    if attendance is None:
+        return ONE_HOST
+    from anabranch.runtime.live.agent.elsewhere import elsewhere_of
+
+    return elsewhere_of(attendance.hosts)
 
 
 def _scaled(run: Run, operator: str, n: int | None) -> str:

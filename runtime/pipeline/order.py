@@ -55,9 +55,12 @@ def refusal(operators: Operators) -> str:
     return ""
 
 
-def warnings(operators: Operators, duplicated: Iterable[str] = ()) -> list[str]:
+def warnings(
+    operators: Operators, duplicated: Iterable[str] = (), *, several_hosts: bool = False
+) -> list[str]:
     """What may be meant, but is often a mistake. `duplicated`: operators that a scale script gives
-    several instances, whatever their own settings are."""
+    several instances, whatever their own settings are. `several_hosts`: whether the run may use
+    some."""
     operators = {
         name: _with_several(one) if name in duplicated else one for name, one in operators.items()
     }
@@ -68,16 +71,15 @@ def warnings(operators: Operators, duplicated: Iterable[str] = ()) -> list[str]:
         found += _by_other_keys(operators, operator)
         found += _sessions_of_mixed(operators, operator)
         found += _perhaps_in_order(operators, operator)
-    return found + _on_one_host(operators)
+    return found if several_hosts else found + _on_one_host(operators)
 
 
 def _on_one_host(operators: Operators) -> list[str]:
-    """A run knows no host but its own, and nothing of that."""
     wanting = [repr(str(o.name)) for o in operators.values() if o.place != ANYWHERE]
     if not wanting:
         return []
     told = f"operator {wanting[0]}" if len(wanting) == 1 else f"operators {', '.join(wanting)}"
-    return [f"{told}: place is not looked at: all instances are on the host of the run so far"]
+    return [f"{told}: place counts where agents run the pipeline (anabranch submit), not here"]
 
 
 def _with_several(operator: Operator) -> Operator:

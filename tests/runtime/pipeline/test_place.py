@@ -85,5 +85,5 @@ def test_an_operator_is_near_one_that_there_is(other: str, message: str) -> None
 def test_a_run_says_that_it_does_not_look_at_places() -> None:
     assert order.warnings(pipeline_with(ANYWHERE).operators) == []
     assert order.warnings(pipeline_with(ab.on(region="plant-2")).operators) == [
-        "operator 'detect': place is not looked at: all instances are on the host of the run so far"
+        "operator 'detect': place counts where agents run the pipeline (anabranch submit), not here"
     ]

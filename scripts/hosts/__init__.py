@@ -1,0 +1,1 @@
+"""Several hosts on one machine, for `scripts/several_hosts.py`."""

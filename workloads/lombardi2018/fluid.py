@@ -45,7 +45,9 @@ class Window:
 
 class Fluid:
     """`seeds`: how many courses. Arrays have a row for each of them, then operators or
-    applications, then instances. `background`: cores of each host that something else takes."""
+    applications, then instances. `background`: cores of each host that something else takes.
+
+    Large because each step needs the whole state of the model."""
 
     def __init__(self, pool: Pool, seeds: int, background: float = 0.0) -> None:
         shape = (seeds, len(pool.operators), INSTANCES_MAX)

@@ -36,6 +36,7 @@ COMMANDS = {
     "status": "Show what the pipelines of a host do.",
     "logs": "Show what a pipeline on a host has printed.",
     "scale": "Bring an operator of a pipeline on a host to N instances.",
+    "drain": "Have instances leave a host, for maintenance.",
     "stop": "End a pipeline on a host.",
     "broker": "Run a broker of MQTT on this machine, for trials.",
     "replay": "Repeat one seed of the simulated swarm.",

@@ -13,7 +13,7 @@ from anabranch.commands.shared_options import json_option
 from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
-    from anabranch.runtime.hosts.requests import HostsKnown
+    from anabranch.runtime.hosts.requests import HostLine, HostsKnown
 
 EXAMPLES = """\b
 Examples:
@@ -33,7 +33,7 @@ Exit code: 0 done, 1 no agent answers, 2 wrong usage.
 def command(at: str, as_json: bool) -> None:
     """Show the hosts that an agent knows, and in which state each of them is."""
     with asking():
-        known = asyncio.run(_ask(at, tls_of(at)))
+        known = asyncio.run(ask_hosts(at, tls_of(at)))
     if as_json:
         import msgspec
 
@@ -42,7 +42,7 @@ def command(at: str, as_json: bool) -> None:
         _show(known)
 
 
-async def _ask(at: str, tls: Path | None) -> HostsKnown:
+async def ask_hosts(at: str, tls: Path | None) -> HostsKnown:
     from anabranch.runtime.hosts.requests import AskHosts, HostsKnown
     from anabranch.runtime.live.hosts.client import agent_at
 
@@ -56,6 +56,7 @@ def _as_json(at: str, known: HostsKnown) -> dict[str, Any]:
         {
             "name": line.host.name,
             "state": line.state,
+            "drained": line.host.drained,
             "for_s": round(line.for_s, 1),
             "probe_ms": None if line.probe_s is None else round(1000 * line.probe_s, 3),
             "region": line.host.region,
@@ -77,7 +78,7 @@ def _show(known: HostsKnown) -> None:
     lines = [
         (
             f"{line.host.name}{' *' * (line.host.name == known.me)}",
-            line.state,
+            _state(line),
             _span(line.for_s),
             "-" if line.probe_s is None else f"{1000 * line.probe_s:.2g} ms",
             line.host.region or "-",
@@ -97,6 +98,11 @@ def _show(known: HostsKnown) -> None:
         say(f"refused since it began: {told}")
     if known.name_taken:
         say(f"the others refuse this host: another one has the name {known.me!r}")
+
+
+def _state(line: HostLine) -> str:
+    is_drained = line.host.drained and line.state in ("alive", "suspected")
+    return f"{line.state}, drained" if is_drained else line.state
 
 
 def _alive(known: HostsKnown) -> str:

@@ -188,7 +188,13 @@ def config_of(given: Mapping[str, Given], usual: Mapping[str, Any]) -> AgentConf
 
 
 def host_of(
-    config: AgentConfig, address: str, key: bytes, incarnation: int, version: str
+    config: AgentConfig,
+    address: str,
+    key: bytes,
+    incarnation: int,
+    version: str,
+    *,
+    drained: bool = False,
 ) -> HostInfo:
     """What the agent says of its host."""
     return HostInfo(
@@ -201,6 +207,7 @@ def host_of(
         cores=config.cores,
         memory_mb=config.memory_mb,
         version=version,
+        drained=drained,
     )
 
 

@@ -42,6 +42,13 @@ class LeaveWanted:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainWanted:
+    """Or no longer."""
+
+    drained: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Dial:
     """Begin an exchange with this body."""
 
@@ -89,5 +96,5 @@ class NameTaken:
     holder: str | None
 
 
-Event = FrameCame | StreamLost | Tick | LeaveWanted
+Event = FrameCame | StreamLost | Tick | LeaveWanted | DrainWanted
 Effect = Dial | Say | HangUp | KeepIncarnation | Changed | Joined | NameTaken

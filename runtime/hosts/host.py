@@ -49,7 +49,7 @@ class HostInfo(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """What a host says of itself. `key`: drawn when its data folder was made, so that two hosts
     with one name are told apart. `incarnation`: higher after each start, and after each time that
     others had taken it for dead; the rest never changes within one. `address`: where others reach
-    it. `memory_mb`, `cores`: what it offers."""
+    it. `memory_mb`, `cores`: what it offers. `drained`: instances leave it, and none come."""
 
     name: Name
     key: Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
@@ -60,6 +60,7 @@ class HostInfo(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     cores: Cores
     memory_mb: MemoryMb
     version: Word
+    drained: bool = False
 
 
 class HostStatement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -40,6 +40,7 @@ from anabranch.runtime.hosts.budget import Budget
 from anabranch.runtime.hosts.effects import (
     Changed,
     Dial,
+    DrainWanted,
     Effect,
     Event,
     FrameCame,
@@ -177,6 +178,9 @@ class HostMembership:
                 self._tick(now)
             case LeaveWanted():
                 self._leave(now)
+            case DrainWanted(drained):
+                if drained is not self.me.drained:
+                    self._begin_incarnation(self.me.incarnation + 1, now, drained=drained)
             case _:
                 assert_never(event)
         effects, self._effects = self._effects, []
@@ -528,8 +532,11 @@ class HostMembership:
             if host is not None:
                 self._be_refused(host.address)
             return
-        self.me = msgspec.structs.replace(self.me, incarnation=opinion.incarnation + 1)
-        self._effects.append(KeepIncarnation(self.me.incarnation))
+        self._begin_incarnation(opinion.incarnation + 1, now, drained=self.me.drained)
+
+    def _begin_incarnation(self, incarnation: int, now: float, *, drained: bool) -> None:
+        self.me = msgspec.structs.replace(self.me, incarnation=incarnation, drained=drained)
+        self._effects.append(KeepIncarnation(incarnation))
         self._put(HostStatement(self.me, HostState.ALIVE), now)
 
     def _be_refused(self, holder: str | None) -> None:
@@ -580,4 +587,5 @@ def _tells(before: HostRow | None, row: HostRow) -> bool:
     """Whether this is news to people."""
     if before is None:
         return row.state.is_live
-    return before.state is not row.state or before.host.key != row.host.key
+    same = before.host.key == row.host.key and before.host.drained is row.host.drained
+    return before.state is not row.state or not same

@@ -89,6 +89,22 @@ class HostsKnown(AgentMessage, frozen=True, tag="hosts_known"):
     refused: dict[str, int] = {}
 
 
+class MarkDrained(AgentMessage, frozen=True, tag="drain"):
+    """Instances leave the host of this agent, and none come, until it is taken back."""
+
+    drained: bool
+
+
+class HostDrained(AgentMessage, frozen=True, tag="drained"):
+    """`stays`: pipelines that run there because they were submitted to it, which stay. `homes`:
+    hosts of whose pipelines there may be instances."""
+
+    host: str
+    drained: bool
+    stays: list[str]
+    homes: list[str]
+
+
 def mac_of(secret: bytes, side: str, mine: bytes, other: bytes) -> bytes:
     """What one side says to prove that it knows the secret. `mine`: its own nonce."""
     return hmac.digest(secret, side.encode() + mine + other, "sha256")

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from anabranch.runtime.hosts.effects import Changed, Joined, NameTaken
@@ -210,6 +211,12 @@ class WorldHosts:
         assert host.loop is not None
         assert host.gossip is not None
         host.loop.post(_begin_to_leave, host.loop, host.gossip)
+
+    def drain(self, name: str, *, drained: bool = True) -> None:
+        host = self.hosts[name]
+        assert host.loop is not None
+        assert host.gossip is not None
+        host.loop.post(partial(host.gossip.drain, drained=drained))
 
     @property
     def up(self) -> list[WorldHost]:

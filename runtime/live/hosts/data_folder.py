@@ -3,6 +3,7 @@
 lock            held by the agent that uses the folder
 host.json       the key of the host, and its last incarnation
 token           a secret, for commands of the same user
+drained         there while the host is drained
 
 A file that is damaged is put aside, as `host.json.damaged`, and made anew: a host without an
 operator has to start by itself after a loss of power.
@@ -26,7 +27,7 @@ from anabranch.runtime.ports.disk import store
 from anabranch.runtime.ports.store import File
 from anabranch.runtime.storage.replaced import replace_file
 
-LOCK, HOST, TOKEN = "lock", "host.json", "token"
+LOCK, HOST, TOKEN, DRAINED = "lock", "host.json", "token", "drained"
 TOKEN_BYTES = 32
 DAMAGED = ".damaged"
 ASIDE_MAX = 100
@@ -60,6 +61,19 @@ class DataFolder:
     @property
     def token_file(self) -> Path:
         return self.path / TOKEN
+
+    @property
+    def is_drained(self) -> bool:
+        """Raises `OSError`."""
+        return store().exists(self.path / DRAINED)
+
+    def keep_drained(self, *, drained: bool) -> None:
+        """Return when it is on the disk. Raises `OSError`."""
+        if drained:
+            replace_file(self.path / DRAINED, b"")
+        else:
+            store().remove(self.path / DRAINED)
+            store().sync_folder(self.path)
 
     def keep(self, incarnation: int) -> None:
         """Return when it is on the disk."""

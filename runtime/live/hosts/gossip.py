@@ -15,6 +15,7 @@ from contextlib import suppress
 from anabranch.runtime.hosts.effects import (
     Changed,
     Dial,
+    DrainWanted,
     Effect,
     Event,
     FrameCame,
@@ -116,6 +117,9 @@ class Gossip:
             async with asyncio.timeout(2 * UNUSED_S):
                 return await stream.receive()
         return None
+
+    def drain(self, *, drained: bool) -> None:
+        self._handle(DrainWanted(drained))
 
     async def leave(self) -> None:
         """Say so to others, and return when they have heard it, or after `LEAVE_S`."""

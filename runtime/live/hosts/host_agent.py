@@ -28,6 +28,7 @@ from anabranch.runtime.hosts.requests import (
     GREETING,
     AskHosts,
     Challenge,
+    MarkDrained,
 )
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.data_folder import DataFolder, open_folder
@@ -159,7 +160,14 @@ class HostAgent:
     def _gossip_at(self, address: str) -> Gossip:
         config, folder = self.config, self._folder
         advertised = address if config.advertise == config.bind else config.advertise
-        me = host_of(config, advertised, folder.key, folder.incarnation, self.version)
+        me = host_of(
+            config,
+            advertised,
+            folder.key,
+            folder.incarnation,
+            self.version,
+            drained=folder.is_drained,
+        )
         lines = None if self._tls is None else Lines(self._tls, self._refusals)
         membership = HostMembership(
             me,
@@ -243,6 +251,15 @@ class HostAgent:
     async def _take_part_in_turns(self, stream: FrameStream) -> None:
         await self._gossip.answer_in_turns(stream)
 
+    def _drain(self, drained: bool) -> None:
+        """Raises `OSError`."""
+        self._folder.keep_drained(drained=drained)
+        self._gossip.drain(drained=drained)
+        text = "is drained: instances leave it" if drained else "takes instances again"
+        self._log.say("drained", text, drained=drained)
+        if self._news is not None:
+            self._news.note_changed()
+
     def _keep(self, incarnation: int) -> None:
         """A host that cannot keep its incarnation may say nothing more."""
         try:
@@ -262,7 +279,7 @@ class HostAgent:
                 if self._news is not None:
                     self._news.note_changed()
                 where = f" at {host.address}" if state is HostState.ALIVE else ""
-                text = f"host {host.name}{where} {_IN_WORDS[state]}"
+                text = f"host {host.name}{where} {_IN_WORDS[state]}{', drained' * host.drained}"
                 self._log.say(state.name.lower(), text, about=host.name, address=host.address)
             case NameTaken(holder):
                 self._be_refused(holder)
@@ -294,12 +311,18 @@ class HostAgent:
             return Challenge(nonce, self.config.name, self.version, str(folder.token_file))
 
         desk = PipelineDesk(self._pipelines)
-        hosts = HostsDesk(lambda: self._gossip.membership, self._refusals)
+        hosts = HostsDesk(
+            lambda: self._gossip.membership,
+            self._refusals,
+            self._drain,
+            lambda: self._pipelines.running,
+            lambda: self._hosted.homes,
+        )
         return RequestServer(
             challenge,
             folder.secret,
             {AskHosts: hosts.tell},
-            desk.handlers | self._hosted.handlers,
+            {**desk.handlers, **self._hosted.handlers, MarkDrained: hosts.drain},
             FRAME_BYTES_MAX,
             self._refusals,
         )

@@ -100,6 +100,11 @@ class HostedRuns:
     def at_work(self) -> list[Hosted]:
         return [one for one in self._all.values() if one.worker is not None]
 
+    @property
+    def homes(self) -> list[str]:
+        """Of runs that have a worker here."""
+        return sorted({one.folder.record.home for one in self.at_work if one.folder})
+
     def open(self) -> None:
         """What was kept, unless that is too old. Raises `OSError`."""
         store().make_folder(self._parent, 0o700, parents=True)

@@ -1,11 +1,18 @@
-"""Answers which hosts there are, which all may know."""
+"""Answers which hosts there are, which all may know, and drains this one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from anabranch.runtime.hosts.membership import HostMembership
-from anabranch.runtime.hosts.requests import AskHosts, HostLine, HostsKnown
+from anabranch.runtime.hosts.requests import (
+    AskHosts,
+    MarkDrained,
+    HostDrained,
+    HostLine,
+    HostsKnown,
+    RequestFailed,
+)
 from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.request_server import say
 from anabranch.runtime.live.hosts.stream import FrameStream
@@ -13,9 +20,34 @@ from anabranch.runtime.ports import clock
 
 
 class HostsDesk:
-    def __init__(self, membership: Callable[[], HostMembership], refusals: Refusals) -> None:
+    """`drain`: has the host drained, or no longer, and keeps that; raises `OSError`. `at_home`: the
+    pipelines that run here because they were submitted to this host; `homes`: of those that may
+    have instances here."""
+
+    def __init__(
+        self,
+        membership: Callable[[], HostMembership],
+        refusals: Refusals,
+        drain: Callable[[bool], None],
+        at_home: Callable[[], list[str]],
+        homes: Callable[[], list[str]],
+    ) -> None:
         self._membership = membership
         self._refusals = refusals
+        self._drain = drain
+        self._at_home = at_home
+        self._homes = homes
+
+    async def drain(self, request: MarkDrained, stream: FrameStream) -> None:
+        try:
+            self._drain(request.drained)
+        except OSError as error:
+            told = f"cannot keep on the disk that the host is drained: {error.strerror}"
+            say(stream, RequestFailed(told, wrong=False))
+        else:
+            me = self._membership().me
+            say(stream, HostDrained(me.name, me.drained, self._at_home(), self._homes()))
+        await stream.drained()
 
     async def tell(self, request: AskHosts, stream: FrameStream) -> None:
         membership, now = self._membership(), clock.monotonic()

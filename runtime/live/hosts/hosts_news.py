@@ -89,6 +89,7 @@ class HostsNews:
                     host.version,
                     row.state.name.lower(),
                     {} if host.name == me else self._latency_from(me, host.name),
+                    host.drained,
                 )
             )
         return offers

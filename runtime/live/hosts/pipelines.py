@@ -70,7 +70,12 @@ class Pipelines:
         self._unpacking: set[str] = set()
 
     def __len__(self) -> int:
-        return sum(one.task is not None for one in self._all.values())
+        return len(self.running)
+
+    @property
+    def running(self) -> list[str]:
+        """Their ids."""
+        return [one.id for one in self._all.values() if one.task is not None]
 
     def tell_hosts(self, hosts: HostsTold) -> None:
         """To all runs."""

@@ -14,6 +14,7 @@ from anabranch.runtime.hosts.budget import BURST_BYTES, BYTES_PER_S, Budget
 from anabranch.runtime.hosts.effects import (
     Changed,
     Dial,
+    DrainWanted,
     Effect,
     FrameCame,
     HangUp,
@@ -69,6 +70,28 @@ def test_a_host_that_does_not_answer_is_suspected_once_another_one_cannot_reach_
     effects = one.handle(FrameCame(helper, frames.encode(ProbeOutcome(False))), 0.2)
     assert Changed(host(probe.to), HostState.ALIVE, HostState.SUSPECTED) in effects
     assert state_of(one, other) is HostState.ALIVE
+
+
+def test_a_host_that_is_drained_says_so_in_another_incarnation_and_keeps_that_when_it_objects() -> (
+    None
+):
+    one = among("a")
+    effects = one.handle(DrainWanted(True), 0.0)
+    assert (one.me.incarnation, one.me.drained) == (2, True)
+    assert effects == [KeepIncarnation(2)]
+    assert one.handle(DrainWanted(True), 0.0) == []
+    said = HostStatement(one.me, HostState.SUSPECTED)
+    one.handle(FrameCame(-2, frames.encode(Rows([said], b""))), 0.0)
+    assert (one.me.incarnation, one.me.drained) == (3, True)
+    other = HostMembership(host("a"), [], random.Random(1), 0.0)
+    mine = HostStatement(one.me, HostState.ALIVE)
+    before = HostStatement(ME, HostState.ALIVE)
+    for number, rows in enumerate(([before], [mine], [before])):
+        told = other.handle(FrameCame(-1 - number, frames.encode(Rows(rows, b""))), 0.0)
+        assert (Changed(one.me, HostState.ALIVE, HostState.ALIVE) in told) == (rows == [mine])
+    assert [row.host.drained for row in other.table if row.host.name == "me"] == [True]
+    one.handle(DrainWanted(False), 0.0)
+    assert not one.me.drained
 
 
 def test_a_host_that_another_one_reaches_is_not_suspected() -> None:

@@ -36,6 +36,24 @@ def rates(world: WorldHosts, seconds: float) -> Counter[str]:
     return Counter({name: round(count / seconds) for name, count in spent.items()})
 
 
+def test_all_hear_that_a_host_is_drained_and_no_longer() -> None:
+    def known() -> set[tuple[str, bool]]:
+        return {
+            (row.host.name, row.host.drained)
+            for each in world.up
+            if each.gossip is not None
+            for row in each.gossip.membership.table
+        }
+
+    with WorldHosts(3).going_on() as world:
+        names = started(world, 10)
+        for drained in (True, False):
+            world.drain("h4", drained=drained)
+            wanted = {(name, drained and name == "h4") for name in names}
+            world.settle(lambda wanted=wanted: known() == wanted, WINDOW_S)  # type: ignore[misc]
+            assert world.agree(names)
+
+
 @pytest.mark.slow
 def test_a_hundred_hosts_agree_after_deaths_restarts_and_a_cut_and_say_little() -> None:
     with WorldHosts(1).going_on() as world:

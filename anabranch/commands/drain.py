@@ -84,7 +84,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Have instances leave a host, and wait until they have."""
-    from anabranch.runtime.hosts.requests import MarkDrained, HostDrained
+    from anabranch.runtime.hosts.requests import HostDrained, MarkDrained
 
     known = _known(at)
     line = _named(host, known, at)

@@ -286,18 +286,7 @@ class HostAgent:
 
     def _be_refused(self, holder: str | None) -> None:
         me = self._gossip.membership.me
-        if holder is None:
-            text = "the other hosts have no room for another one"
-        elif holder == me.address:
-            text = (
-                f"was known at this address with another data folder than {self._folder.path}; it "
-                "waits until the others take that one for dead"
-            )
-        else:
-            text = (
-                f"another live host, at {holder}, has the name {me.name!r}; give this one another "
-                "name with --name"
-            )
+        text = _why_refused(holder, me, self._folder.path)
         self._log.say("refused", text, holder=holder)
         if not self._joined and holder not in (None, me.address) and not self._over.done():
             self._over.set_exception(AgentFailed(text))
@@ -326,3 +315,17 @@ class HostAgent:
             FRAME_BYTES_MAX,
             self._refusals,
         )
+
+
+def _why_refused(holder: str | None, me: HostInfo, folder: Path) -> str:
+    if holder is None:
+        return "the other hosts have no room for another one"
+    if holder == me.address:
+        return (
+            f"was known at this address with another data folder than {folder}; it waits until the "
+            "others take that one for dead"
+        )
+    return (
+        f"another live host, at {holder}, has the name {me.name!r}; give this one another name "
+        "with --name"
+    )

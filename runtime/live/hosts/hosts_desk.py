@@ -7,10 +7,10 @@ from collections.abc import Callable
 from anabranch.runtime.hosts.membership import HostMembership
 from anabranch.runtime.hosts.requests import (
     AskHosts,
-    MarkDrained,
     HostDrained,
     HostLine,
     HostsKnown,
+    MarkDrained,
     RequestFailed,
 )
 from anabranch.runtime.live.hosts.refusals import Refusals

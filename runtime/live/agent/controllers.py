@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Collection, Container, Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
 from anabranch.runtime.live.agent.messenger import Messenger
@@ -51,10 +52,13 @@ class Looks:
         found = []
         for member in sorted((m for m in members if not m.relocates), key=lambda m: m.id):
             status = self._recorder.statuses.get(member.text)
+            if status is not None and status.state != InstanceState.ACTIVE:
+                continue
             if status is None or status.reading is None:
-                found.append(Seen(member.text, unread(now_s, len(members))))
-            elif status.state == InstanceState.ACTIVE:
-                found.append(Seen(member.text, status.reading))
+                reading = replace(unread(now_s, len(members)), keeper=member.keeper)
+            else:
+                reading = status.reading
+            found.append(Seen(member.text, reading))
         return found
 
 

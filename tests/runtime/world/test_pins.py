@@ -48,9 +48,10 @@ def course(
     per_s: float,
     seconds: int,
     cores: float = 64.0,
-    relocating_at: int = 0,
+    decided: tuple[int, str] = (0, ""),
 ) -> tuple[list[int], Forecasting]:
-    """Active instances of `work` at the end of each second, if it is pinned so at these seconds."""
+    """Active instances of `work` at the end of each second, if it is pinned so at these seconds.
+    `decided`: what all are told then."""
     look_s = look_s_for(per_s)
     due = [int(per_s * i * look_s) for i in range(int(seconds / look_s) + 2)]
     costs = {"lines": Cost(), "work": Cost(capacity=20.0), "out": Cost()}
@@ -63,9 +64,9 @@ def course(
         found.append(world.active("work"))
         if len(found) in steps:
             world.agent.pin("work", steps[len(found)])
-        if len(found) == relocating_at:
+        if len(found) == decided[0]:
             for member in world.agent.roster.active("work"):
-                world.agent.messenger.send(member.id, Decide(action="relocate"))
+                world.agent.messenger.send(member.id, Decide(action=decided[1]))
 
     world.run(seconds, 1.0, look)
     return found, world
@@ -108,12 +109,22 @@ def test_a_full_host_and_a_budget_of_actions_hinder_no_user(
 
 def test_an_instance_that_relocates_and_its_newcomer_count_once() -> None:
     scale = Scale(max_instances=8)
-    found, world = course(pipeline(scale), {2: 4}, per_s=10, seconds=40, relocating_at=20)
+    found, world = course(pipeline(scale), {2: 4}, per_s=10, seconds=40, decided=(20, "relocate"))
     assert found[18] == found[-1] == 4
     recorder = world.agent.recorder
     assert (recorder.joins["work"], recorder.leaves["work"]) == (3 + 4, 4)
     told = [e.detail for e in recorder.events if "as many as a user has asked for" in e.detail]
     assert told == ["duplicate 3: scale: as many as a user has asked for; 1 instance"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whichever_has_the_role_of_the_keeper_the_others_leave(policy: Policy[object]) -> None:
+    scale = Scale(max_instances=8, policy=policy)
+    steps: Steps = {2: 3, 20: 1}
+    found, world = course(pipeline(scale), steps, per_s=10, seconds=40, decided=(12, "hand_over"))
+    assert (found[18], found[-1]) == (3, 1)
+    (left,) = world.agent.roster.active("work")
+    assert (left.keeper, left.founder) == (True, False)
 
 
 def test_an_operator_without_a_scale_can_be_given_instances() -> None:

@@ -20,7 +20,11 @@ from anabranch.runtime.values.texts import original
 log = logging.getLogger("anabranch.neighbourhood")
 
 LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-NOBODY_LISTENS = (ConnectionRefusedError, FileNotFoundError)
+NOBODY_LISTENS = (ConnectionRefusedError, FileNotFoundError, TimeoutError)
+UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH)
+DIAL_S = 10.0
+"""To a host that is switched off nothing comes back, and the system tries for minutes, more and
+more rarely."""
 BARRED = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP)
 """On the way to a socket: it does not help to try again."""
 
@@ -60,7 +64,7 @@ class Dialer:
             try:
                 connection = await self._dial(channel)
             except OSError as error:
-                if isinstance(error, NOBODY_LISTENS) and self._neighbours.has_ended(channel.peer):
+                if _is_not_there(error) and self._neighbours.has_ended(channel.peer):
                     self._neighbours.close_channel(channel)  # it needed nothing of me
                     return
                 self._note_failure(channel, error)
@@ -77,11 +81,12 @@ class Dialer:
         address = self._book.get(channel.peer)
         if address is None:
             raise OSError(f"no address of {channel.peer} is known")
-        return await self._transport.dial(original(address), lambda: self._made(channel))
+        async with asyncio.timeout(DIAL_S):
+            return await self._transport.dial(original(address), lambda: self._made(channel))
 
     def _note_failure(self, channel: Channel, error: OSError) -> None:
         """Raises `OSError` if it is not worth while to try again."""
-        if error.errno in BARRED:
+        if error.errno in BARRED and self._book[channel.peer].startswith("unix:"):
             raise OSError(
                 error.errno,
                 f"cannot reach {channel.peer}: {error.strerror}; leave the folder of a run "
@@ -99,3 +104,7 @@ class Dialer:
                 channel.peer,
                 error.strerror,
             )
+
+
+def _is_not_there(error: OSError) -> bool:
+    return isinstance(error, NOBODY_LISTENS) or error.errno in UNREACHABLE

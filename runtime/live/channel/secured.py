@@ -99,8 +99,9 @@ class SecuredProtocol(asyncio.Protocol):
         self.is_open: asyncio.Future[None] = loop.create_future()
         self._layer = layer
         self._made = made
-        self._plain: asyncio.Transport
-        self._deadline = loop.call_later(HANDSHAKE_S, self._too_slow)
+        self._plain: asyncio.Transport | None = None
+        """None until there is a connection, which may take long to make."""
+        self._deadline: asyncio.TimerHandle | None = None
 
     def refuse(self, error: TlsRefused | OSError) -> None:
         if not self.is_open.done():
@@ -108,16 +109,22 @@ class SecuredProtocol(asyncio.Protocol):
             self.is_open.exception()  # seen: of a stream that was dialled here, no task waits
 
     def abort(self) -> None:
-        self._plain.abort()
+        self.refuse(ConnectionAbortedError("it was given up"))
+        if self._plain is not None:
+            self._plain.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._plain = cast(asyncio.Transport, transport)
+        self._plain = plain = cast(asyncio.Transport, transport)
         if self.is_open.done():
-            self._plain.abort()
-        elif self._layer.dials:
-            self._layer.begin(self._plain.write)
+            plain.abort()
+            return
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(HANDSHAKE_S, self._too_slow)
+        if self._layer.dials:
+            self._layer.begin(plain.write)
 
     def data_received(self, data: bytes) -> None:
+        assert self._plain is not None
         try:
             plain = self._layer.feed(data, self._plain.write)
             if self.inner is None and self._layer.peer is not None:
@@ -134,16 +141,17 @@ class SecuredProtocol(asyncio.Protocol):
         assert self._layer.peer is not None
         if not self._layer.peer.may(AGENT):
             raise TlsRefused(NO_AGENT)
+        assert self._plain is not None
         if self.is_open.done():  # refused already, or given up by what has dialled
             self._plain.abort()
             return
-        self._deadline.cancel()
+        self._cancel_deadline()
         self.inner = self._made()
         self.inner.connection_made(_Encrypting(self._plain, self._layer))
         self.is_open.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deadline.cancel()
+        self._cancel_deadline()
         if self.inner is not None:
             self.inner.connection_lost(exc)
         else:
@@ -157,9 +165,13 @@ class SecuredProtocol(asyncio.Protocol):
         if self.inner is not None:
             self.inner.resume_writing()
 
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+
     def _too_slow(self) -> None:
         self.refuse(TlsRefused(HANDSHAKE))
-        self._plain.abort()
+        self.abort()
 
 
 class _Encrypting(asyncio.Transport):

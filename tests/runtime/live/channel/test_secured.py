@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,7 +17,8 @@ from anabranch.runtime.live.channel import secured
 from anabranch.runtime.live.channel.secured import NO_AGENT, SecuredTransport
 from anabranch.runtime.live.hosts import tls
 from anabranch.runtime.live.hosts.tls_layer import HANDSHAKE
-from anabranch.runtime.ports.sockets import SOCKETS
+from anabranch.runtime.ports.sockets import SOCKETS, Sockets
+from anabranch.runtime.ports.transport import P
 from tests.runtime.certificates import Certificates
 from tests.runtime.processes import PATIENCE_S, eventually
 
@@ -243,3 +244,26 @@ async def test_a_certificate_that_was_put_there_meanwhile_counts_for_new_streams
         assert await reached(new, there.address)
         assert await made.echoed(bytes(1000))  # the old one goes on
         made.transport.abort()
+
+
+class SlowToConnect(Sockets):
+    """Makes the protocol first and the connection later, as uvloop does with a host that does not
+    answer."""
+
+    async def dial(self, address: str, made: Callable[[], P]) -> P:
+        protocol = made()
+        await asyncio.sleep(0.2)
+        return await super().dial(address, lambda: protocol)
+
+
+async def test_a_connection_that_takes_long_to_be_made_has_all_the_time_for_its_handshake(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = certificates.issue("one", AGENT, addresses=HERE)
+    async with listening(folder) as there:
+        monkeypatch.setattr(secured, "HANDSHAKE_S", 0.05)
+        made = SecuredTransport(SlowToConnect(), folder).dial(there.address, Said)
+        dialling = asyncio.create_task(made)
+        await asyncio.sleep(0.1)
+        monkeypatch.setattr(secured, "HANDSHAKE_S", PATIENCE_S)
+        (await dialling).transport.abort()

@@ -53,6 +53,10 @@ BATCH = 30
 BACKGROUNDS = (0.0, 0.2, 0.4, 0.6)
 """Cores of each host that something else takes, in the sweep of thresholds."""
 STAIR_SCENE = next(scene for scene in SCENES if scene.name == "T1 stair")
+EXACT_STEP, EXACT_FILTER = (
+    replace(scene, name=f"{scene.name}, without noise", noise=0.0)
+    for scene in (next(scene for scene in SCENES if scene.name == "T1 step"), FILTER_STEP)
+)
 SINE_SCENE = Scene("T1 sine, 9 min", {"T1": LONG_SINE}, 1620)
 COURSES_LEARNT = 500
 REPLAYED = (("AMZN", "T1"), ("worldcup", "T1"), ("AMZN", "T2"))
@@ -140,6 +144,9 @@ def _jobs(plan: Plan, profiles: Mapping[tuple[str, ...], PoolProfile]) -> Iterat
         ("steady", [STEADY], [REACTIVE, replace(REACTIVE, name="R, first fit", fit=True)]),
         ("steady", [Scene("T1 200/s", {"T1": STEADY.curves["T1"]}, 600)], [REACTIVE]),
     ]
+    one_seed: list[tuple[Scene, Contestant]] = [(EXACT_STEP, REACTIVE), (EXACT_FILTER, FILTER[-1])]
+    for scene, one in one_seed:
+        yield _Job("exact", plan.cut(scene), one, profiles["T1",], (0,))
     for first in range(0, plan.seeds, BATCH):
         seeds = tuple(range(first, min(first + BATCH, plan.seeds)))
         for group, scenes, contestants in tables:

@@ -122,6 +122,7 @@ STATIC = Contestant("static, 4 hosts", "static", wide=(INSTANCES_MAX, 4))
 JOINT, REACTIVE = Contestant("joint", "joint"), Contestant("R")
 FIT = Contestant("R, first fit", fit=True)
 PROACTIVE = Contestant("P", foresight="line")
+NETWORK = Contestant("P, network", foresight="network")
 NOBODY = Contestant("nobody in charge", "announced", fit=True)
 NOBODY_SOON = Contestant("nobody in charge, 10 s", "announced", fit=True, every_s=10.0)
 MAIN = (
@@ -134,7 +135,7 @@ MAIN = (
     PROACTIVE,
     Contestant("P, 2 minutes", foresight="line", ahead=2),
     Contestant("P, 5 minutes", foresight="line", ahead=5),
-    Contestant("P, network", foresight="network"),
+    NETWORK,
     Contestant("P, network to the letter", foresight="network", ahead=5, letter=True),
     Contestant("P, perfect", foresight="perfect"),
     NOBODY,

@@ -15,7 +15,9 @@ from anabranch.workloads.lombardi2018.courses import MINUTE_BINS, Course, latenc
 from anabranch.workloads.lombardi2018.sampled import ProfileError
 from anabranch.workloads.lombardi2018.scores import degradation, nodes_saved
 
-Group = Literal["main", "cpu_min", "one dimension", "filter", "periods", "steady", "thresholds"]
+Group = Literal[
+    "main", "cpu_min", "one dimension", "filter", "periods", "steady", "thresholds", "exact"
+]
 """The table or figure that a run is for."""
 
 

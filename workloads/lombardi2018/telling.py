@@ -24,6 +24,7 @@ GROUPS: dict[Group, str] = {
     "filter": "Figure 10a",
     "periods": "Figure 6c: a restart at the end of each period",
     "steady": "Figure 12",
+    "exact": "Figure 10a to c, one run",
 }
 NO_TRACES = (
     f"The Twitter loads are left out: --traces FOLDER, with {' and '.join(TRACES.values())}."

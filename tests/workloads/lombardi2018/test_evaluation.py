@@ -86,6 +86,9 @@ def good_runs() -> Iterator[Run]:
     for at, period in enumerate(PERIODS):
         yield Run("periods", "p", period.name, 0, replace(figures_of(""), degradation=1.0 - at / 5))
     yield Run("steady", "T1 200/s", "R", 0, figures_of("R"))
+    yield Run("exact", "T1 step, without noise", "R", 0, figures_of("R"), course=course())
+    yield Run("exact", "T1 300, 750, without noise", FILTER[1].name, 0, figures_of(""),
+              course=course(sizes=scaled))  # fmt: skip
 
 
 def judged(
@@ -102,7 +105,7 @@ def judged(
 def test_figures_that_meet_all_criteria() -> None:
     found = judged([*good_runs()])
     assert [c.what for c in found.criteria if not c.met] == []
-    assert len(found.criteria) == 16
+    assert len(found.criteria) == 19
     assert knee(found, 0.6) == 0.8
     assert knee(judged([*good_runs()], best=0.9), 0.6) is None
 
@@ -139,6 +142,9 @@ def coursed(group: Group, contestant: str, **changed: object):  # type: ignore[n
         (scored("periods", PERIODS[-1].name, degradation=0.9), "Figure 6c"),
         (scored("steady", "R", hosts_of_first=1.2), "Figure 12"),
         (coursed("main", "R", changes=[180.0, 240.0, 420.0]), "once for each edge"),
+        (coursed("exact", "R", changes=[180.0]), "once for each edge, load without noise"),
+        (coursed("exact", FILTER[1].name), "only stopWordFilter changes, load without noise"),
+        (scored("main", "P, network", saved=20), "the square P, network"),
         (coursed("main", "R", acked=np.zeros((84, 1))), "sustains the peak first"),
     ],
 )

@@ -64,10 +64,6 @@ class Fluid:
         host = pool.host
         self._budget = (CORES - background - host.base) / host.times
         self._sums = _Sums(shape, len(pool.names))
-        self._reads, self._acks = np.array(pool.reads), np.array(pool.acks)
-        self._base, self._per_tuple = pool.base[:, None], pool.per_tuple[:, None]
-        self._per_ack = pool.per_tweet[self._acks]
-        self._into = np.where(pool.before < 0, 0.0, pool.selectivity)
         self._works, self._even = np.zeros(shape, dtype=bool), np.zeros(shape)
         self._runs: NDArray[np.bool_] = np.zeros(seeds, dtype=bool)
         self._next_s = 0.0
@@ -101,21 +97,21 @@ class Fluid:
 
     def step(self, due: FloatArray) -> FloatArray:
         """`due`: tweets of each application in this step. Returns those that are done."""
-        pool, reads = self.pool, self._reads
+        pool, reads = self.pool, self.pool.reads
         self.backlog += due
         if self.now_s >= self._next_s - 1e-9:
             self._look()
         works, even = self._works, self._even
         free = np.minimum(self.backlog, np.maximum(INSIDE_MAX - self.inside, 0.0))
         self.queues[:, reads] = free[:, :, None] * even[:, reads]
-        base, per_tuple = self._base, self._per_tuple
+        base, per_tuple = pool.base[:, None], pool.per_tuple[:, None]
         wanted = np.where(works, np.minimum(1.0, base + per_tuple * self.queues / STEP_S), 0.0)
         got = self._shared(wanted)
         done = np.minimum(np.maximum((got - base) / per_tuple * STEP_S, 0.0), self.queues)
         out = done.sum(axis=2)
-        inflow = out[:, pool.before] * self._into
+        inflow = out[:, pool.before] * pool.into
         self.queues += inflow[:, :, None] * even - done
-        acked: FloatArray = out[:, self._acks] / self._per_ack
+        acked: FloatArray = out[:, pool.acks] / pool.per_ack
         read = out[:, reads]
         self.backlog -= read
         self.inside += read - acked

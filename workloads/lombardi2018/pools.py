@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -86,13 +85,25 @@ class Pool:
         found: FloatArray = np.maximum(np.array([*costs]), 1e-9)
         return found
 
-    @property
-    def reads(self) -> Sequence[int]:
-        return [self.operators.index(source) for source in self.sources.values()]
+    @cached_property
+    def reads(self) -> NDArray[np.int64]:
+        """The index of each source."""
+        return np.array([self.operators.index(source) for source in self.sources.values()])
 
-    @property
-    def acks(self) -> Sequence[int]:
-        return [self.operators.index(ACKED_AT[name]) for name in self.names]
+    @cached_property
+    def acks(self) -> NDArray[np.int64]:
+        return np.array([self.operators.index(ACKED_AT[name]) for name in self.names])
+
+    @cached_property
+    def per_ack(self) -> FloatArray:
+        """Tuples of a tweet where it counts as done."""
+        found: FloatArray = self.per_tweet[self.acks]
+        return found
+
+    @cached_property
+    def into(self) -> FloatArray:
+        """The selectivity of the stream into each operator; 0 for a source."""
+        return np.where(self.before < 0, 0.0, self.selectivity)
 
     def known(self) -> PoolProfile:
         """The profile of who knows the costs."""

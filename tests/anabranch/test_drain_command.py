@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,12 @@ from anabranch.commands.failing import Refusal
 from anabranch.runtime.hosts.host import HostInfo
 from anabranch.runtime.hosts.pipelines import PipelinesKnown, PipelineStatus
 from anabranch.runtime.hosts.requests import HostLine, HostsKnown
+from anabranch.runtime.hosts.roles import AGENT, OPERATE
 from tests.anabranch.agents import AgentProcess, agents, asked, called
+from tests.anabranch.files import write
 from tests.anabranch.test_hosted_worker import RunAtHome, begun
 from tests.runtime.agent_runs import until
+from tests.runtime.certificates import Certificates
 
 
 def drained(at: AgentProcess) -> dict[str, bool]:
@@ -71,6 +76,70 @@ async def test_a_home_that_does_not_say_how_many_are_there_is_waited_for(tmp_pat
         done = await asyncio.to_thread(called, *words)
         assert done.returncode == 0
         assert b.end() == 0
+
+
+CODE = """
+    import anabranch as ab
+
+    def text(n):
+        return f"n{n}"
+
+    pipeline = ab.Pipeline("spread")
+    numbers = pipeline.source("numbers", ab.generate(text, rate=100))
+    pressed = numbers.map("up", str.upper, place=ab.on(labels={"press": "yes"}))
+    pressed.sink("out", ab.jsonl("out.jsonl"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tls", [False, True])
+def test_instances_leave_a_drained_host_and_nothing_is_lost(
+    tls: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hosts are allowed for one operator, and neither is the one of the run."""
+    folders: dict[str, list[str]] = {name: [] for name in "abc"}
+    if tls:
+        pytest.importorskip("cryptography")
+        certificates = Certificates(tmp_path / "tls")
+        for name in folders:
+            mine = certificates.issue(name, AGENT, addresses=("127.0.0.1",))
+            folders[name] = ["--tls", str(mine)]
+        monkeypatch.setenv("ANABRANCH_TLS", str(certificates.issue("ann", OPERATE)))
+    code = write(tmp_path / "mine", CODE, "spread.py")
+    with agents(tmp_path) as started:
+        a = AgentProcess(tmp_path, "a", *folders["a"])
+        started.append(a)
+        for name in ("b", "c"):
+            words = ("--seed", a.address, "--label", "press=yes", *folders[name])
+            started.append(AgentProcess(tmp_path, name, *words))
+        until(lambda: a.hosts() == dict.fromkeys("abc", "alive"))
+
+        def pipeline() -> dict[str, Any]:
+            (one,) = asked("status", "--at", a.address, "--json")["pipelines"]
+            return dict(one)
+
+        def up() -> dict[str, int]:
+            run = pipeline()["run"] or {"operators": []}
+            return {o["name"]: dict(o["hosts"]) for o in run["operators"]}.get("up", {})
+
+        asked("submit", str(code), "--to", a.address, "--json")
+        until(lambda: up() in ({"b": 1}, {"c": 1}) and pipeline()["run"]["delivered"] > 10)
+        (there,) = up()
+        other = "c" if there == "b" else "b"
+        told = asked("drain", there, "--at", a.address, "--json")
+        assert (told["drained"], told["instances"], told["silent"]) == (True, {}, [])
+        assert up() == {other: 1}
+        before = pipeline()["run"]["delivered"]
+        until(lambda: pipeline()["run"]["delivered"] > before + 10)
+        called("stop", "spread", "--at", a.address)
+        until(lambda: pipeline()["state"] == "finished")
+        ended = pipeline()["run"]
+        assert (ended["lost"], ended["duplicated"]) == (0, 0)
+        (path,) = a.data.glob("pipelines/*/files/out.jsonl")
+        found = [json.loads(line) for line in path.read_text().splitlines()]
+        assert Counter(found) == Counter(f"N{n}" for n in range(ended["read"]))
+        until(lambda: not any([*(each.data / "hosted").iterdir()] for each in started))
+        assert [each.end() for each in started] == [0, 0, 0]
 
 
 def status(name: str, state: str, **hosts: int) -> PipelineStatus:

@@ -254,6 +254,8 @@ class HostAgent:
     def _drain(self, drained: bool) -> None:
         """Raises `OSError`."""
         self._folder.keep_drained(drained=drained)
+        if drained is self._gossip.membership.me.drained:
+            return
         self._gossip.drain(drained=drained)
         text = "is drained: instances leave it" if drained else "takes instances again"
         self._log.say("drained", text, drained=drained)

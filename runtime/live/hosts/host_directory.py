@@ -145,8 +145,11 @@ async def _asked(stream: FrameStream, home: Home, offer: HostOffer, epoch: bytes
 
 def _bundle(home: Home) -> bytes:
     """Raises `AgentError`."""
+    if not home.bundle:
+        told = "its agent has not kept its code as other hosts need it; submit it again"
+        raise AgentError(told, wrong=True)
     try:
-        return store().read(Path(home.bundle)) if home.bundle else b""
+        return store().read(Path(home.bundle))
     except OSError as error:
         told = f"the code for other hosts cannot be read: {home.bundle}: {error.strerror}"
         raise AgentError(told) from None

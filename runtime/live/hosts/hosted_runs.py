@@ -166,6 +166,8 @@ class HostedRuns:
                 if one.epoch == request.epoch and not one.worker.is_gone:
                     return one.worker, False
                 await self._end(one)
+            if one.folder is None:  # it was told in this moment that the run is over
+                raise PipelineRefused(f"the run has just ended on {self._host}", wrong=False)
             return await self._begun(one, one.folder, request.epoch), True
 
     def _check(self, request: HostRun, stream: FrameStream) -> None:
@@ -199,10 +201,10 @@ class HostedRuns:
                 with suppress(OSError):
                     return bundle_in(one.folder.path)
         self.tidy()
-        if len(self._all) >= FOLDERS_MAX:
+        kept = sum(one.folder is not None for one in self._all.values())
+        if kept >= FOLDERS_MAX:
             raise PipelineRefused(
-                f"{self._host} keeps files of {len(self._all)} runs of other hosts, which is the "
-                "most",
+                f"{self._host} keeps files of {kept} runs of other hosts, which is the most",
                 wrong=False,
             )
         stream.allow(BUNDLE_BYTES_MAX)
@@ -312,7 +314,8 @@ class HostedRuns:
 
     def _remove(self, one: Hosted) -> None:
         folder, one.folder = one.folder, None
-        del self._all[one.run]
+        if not one.turn.locked():  # otherwise a request waits for it
+            del self._all[one.run]
         try:
             if folder is not None:
                 folder.remove()

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from anabranch.runtime.hosts.bundle import Bundle, BundleFile, encoded, version_of
@@ -23,7 +24,7 @@ from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.data_folder import TOKEN
 from anabranch.runtime.live.hosts.door import Door
 from anabranch.runtime.live.hosts.host_directory import HostDirectory
-from anabranch.runtime.live.hosts.hosted_runs import HostedRuns
+from anabranch.runtime.live.hosts.hosted_runs import Hosted, HostedRuns
 from anabranch.runtime.live.hosts.hosted_worker import order_for
 from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.refused import HostRefused
@@ -336,6 +337,41 @@ async def test_a_run_process_without_the_role_of_an_agent_is_refused(tmp_path: P
         await said(stream, b"x" * 1_000_000)
         assert b.refusals.counts == {"asked for what needs the role agent": 1}
         stream.close()
+
+
+async def test_a_run_that_dials_while_its_folder_goes_may_ask_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with there(tmp_path) as b:
+        first = run_process(tmp_path, b.address)
+        stream = await first.dial("b")
+        await said(stream, b"1")
+        end = b.runs._end
+
+        async def after_its_last_word(one: Hosted) -> None:
+            stream.send(b"done")
+            assert one.watch is not None
+            await asyncio.wait([one.watch])
+            await end(one)
+
+        second = run_process(tmp_path, b.address)
+        with monkeypatch.context() as patched:
+            patched.setattr(b.runs, "_end", after_its_last_word)
+            with pytest.raises(OSError, match="the run has just ended on b"):
+                await second.dial("b")
+        assert folders(b) == []
+        await said(await second.dial("b"), b"2")
+
+
+async def test_code_that_was_not_kept_for_other_hosts_is_to_be_submitted_again(
+    tmp_path: Path,
+) -> None:
+    async with there(tmp_path) as b:
+        run = run_process(tmp_path, b.address)
+        assert run.home is not None
+        run.home = msgspec.structs.replace(run.home, bundle="")
+        with pytest.raises(HostRefused, match="submit it again"):
+            await run.dial("b")
 
 
 async def test_another_user_of_the_machine_gets_no_worker(tmp_path: Path) -> None:

@@ -30,7 +30,8 @@ from anabranch.runtime.world.world import End, HostDrain
 Crashes = Literal["some", "all", "none"]
 EXACTLY: Delivery = "effectively-once"
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
-DRAWN = ("graph", "row", "leavers")
+APART = "hosts"
+DRAWN = ("graph", "row", "leavers", APART)
 NAMES = (*DRAWN, *SCENES, NEAR.name)
 """Of all pipelines that a world may be asked to have."""
 SUDDEN = (0.0, 0.0, 0.05, 0.2)
@@ -62,6 +63,11 @@ ORDERED_SHARE = 0.3
 NEAR_SHARE = 0.5
 """Of the pipelines with windows: they follow the source at once."""
 HOSTS_SHARE = 0.15
+APART_SHARE = 0.7
+"""Of those worlds in which no process hangs, which only its own host would see."""
+HOST_LOSSES_EACH_MAX = 3
+"""Of one instance: what it waited for may be far away for long, and too many deaths in a row give a
+run up."""
 RELOCATIONS_SHARE = 0.3
 """Of the worlds with decisions."""
 LEAVERS_SHARE = 0.1
@@ -167,6 +173,8 @@ class Trial:
     groups: int = 8
     rest_at_s: float | None = None
     hosts: tuple[HostRoom, ...] = ()
+    apart: bool = False
+    """All hosts but the first have a worker and files of their own, and can be cut off."""
     drains: tuple[HostDrain, ...] = ()
 
     @property
@@ -190,11 +198,19 @@ def drawn(
     seed: int, scene: str | Scene = "", *, size: str = "small", crashes: Crashes = "some"
 ) -> Trial:
     """The world of a seed. `scene`: this one and no other; "graph": one that is drawn; "row": two
-    operators by key in a row; "leavers": see `LEAVERS_SHARE`. `crashes`: whether processes die in
+    operators by key in a row; "leavers": see `LEAVERS_SHARE`; "hosts": one that is drawn, `apart`.
+    `crashes`: whether processes die in
     it: in some worlds, in all, or in none. Raises `KeyError` for an unknown size."""
-    trial = _TrialDrawing(seed, size, crashes).trial(scene)
+    drawing = _TrialDrawing(seed, size, crashes)
+    if scene == APART:
+        drawing.hangs = False
+        return apart(drawing.trial("graph"))
+    trial = drawing.trial(scene)
     chance = random.Random(f"{seed} hosts").random()
-    return spread(trial) if trial.scene.scaled and chance < HOSTS_SHARE else trial
+    if not trial.scene.scaled or chance >= HOSTS_SHARE:
+        return trial
+    of_apart = random.Random(f"{seed} apart")
+    return apart(trial) if of_apart.random() < APART_SHARE and not trial.hangs else spread(trial)
 
 
 class _TrialDrawing:
@@ -459,6 +475,30 @@ def spread(trial: Trial) -> Trial:
         drains=tuple(HostDrain(rng.uniform(0.0, trial.until_s), name) for name in drained),
         troubles=replace(trial.troubles, hosts=len(names)),
     )
+
+
+def apart(trial: Trial) -> Trial:
+    """The same on several hosts, which have files of their own, are cut off, and lose all their
+    processes. At the end of all processes those of the other hosts may live on."""
+    rng = random.Random(f"{trial.seed} cuts of hosts")
+    trial = replace(spread(trial), apart=True)
+    home = trial.hosts[0].name  # where ends are that have to be somewhere
+    drains = tuple(drain for drain in trial.drains if drain.host != home)
+    calm = trial.rest_at_s is not None  # what is cut off is not at rest for long
+    troubles = replace(
+        trial.troubles,
+        host_cuts=0.0 if calm else rng.choice((0.0, 2.0, 6.0)),
+        cut_off_s=rng.choice((0.3, 3.0, 15.0)),
+    )
+    if troubles.kill and not calm:
+        losses, away_s = rng.choice((0.0, 2.0, 6.0)), rng.choice((0.1, 2.0, 10.0))
+        most = min(troubles.kills_each_max, HOST_LOSSES_EACH_MAX)
+        troubles = replace(troubles, host_losses=losses, away_s=away_s, kills_each_max=most)
+    ends = tuple(
+        end if end.power or rng.random() < 0.3 else end._replace(gap_s=rng.choice((0.0, 0.5, 3.0)))
+        for end in trial.ends
+    )
+    return replace(trial, drains=drains, troubles=troubles, ends=() if calm else ends)
 
 
 def ending(trial: Trial) -> Trial:

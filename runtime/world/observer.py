@@ -139,6 +139,9 @@ class Observer:
             self._write(core, process.loop.timeline.now, event, before, done, cause)
         if core.state is before and me in self._states and self._processes[me] is process:
             return
+        former = self._processes.get(me, process)
+        if former is not process and not former.ended:
+            self.faults.append(f"two incarnations of {me} act together")
         self._states[me], self._processes[me] = core.state, process
         if isinstance(core.state, Active):
             self._begun.add(me)

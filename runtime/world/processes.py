@@ -26,7 +26,7 @@ from anabranch.runtime.live.process.instance_process import live
 from anabranch.runtime.live.process.kernel_view import STOPPED, KernelLook
 from anabranch.runtime.live.process.local_process import LocalProcess
 from anabranch.runtime.live.process.process import OnOutput, Process
-from anabranch.runtime.live.process.processes import OwnProcess
+from anabranch.runtime.live.process.processes import MakeProcesses, OwnProcess
 from anabranch.runtime.live.process.service import serve
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.ports.disk import using
@@ -98,6 +98,9 @@ class WorldProcess(OwnProcess):
         self.hangs = False
         self.stopped_until_s = 0.0
         self.on_end: Callable[[int], None]
+        self.made_by: VirtualLoop
+        self.on_host = ""
+        """Where it is, if not on the host of the agent."""
         self.host: Host | None = None
         self.waited_s = 0.0
         """For a processor."""
@@ -200,16 +203,29 @@ class WorldProcesses:
         self.parent_stopped = False
         """The process that all are forked from."""
         self.agent: VirtualLoop
-        """The loop of what has them made."""
-        self._on_output: OnOutput
+        """The loop of what has them made at home."""
+        self.transport_of: Callable[[VirtualLoop, str], TransportOf] = self._transport
+        """Of a process that begins on this host."""
+        self._at_home: MadeOnHost
 
     def __call__(
         self, on_output: OnOutput, on_lost: Callable[[str], None], on_followed: Callable[[], None]
     ) -> WorldProcesses:
         """For the agent, in its loop."""
-        self._on_output = on_output
         self.agent = cast(VirtualLoop, asyncio.get_running_loop())
+        self._at_home = MadeOnHost(self, "", self.agent, on_output)
         return self
+
+    def there(self, host: str) -> MakeProcesses:
+        """For a worker on this host."""
+
+        def make(on_output: OnOutput, *_: Callable[..., None]) -> MadeOnHost:
+            return MadeOnHost(self, host, cast(VirtualLoop, asyncio.get_running_loop()), on_output)
+
+        return make
+
+    def _transport(self, loop: VirtualLoop, _host: str) -> TransportOf:
+        return TransportOf(self._network, loop)
 
     # -- what the agent asks for -----------------------------------------------------------
 
@@ -238,20 +254,25 @@ class WorldProcesses:
         await asyncio.sleep(0)
 
     async def fork(self) -> Process:
+        return await self.fork_on("", self._at_home.loop, self._at_home.on_output)
+
+    async def fork_on(self, host: str, agent: VirtualLoop, on_output: OnOutput) -> LocalProcess:
+        """`agent`: the loop that has it made."""
         await asyncio.sleep(self._rng.uniform(FORK_S, FORK_MAX_S))
         while self.parent_stopped:  # noqa: ASYNC110 - another loop lets it go on
             await asyncio.sleep(FORK_MAX_S)
         key = len(self.all)
-        seen = LocalProcess(key, self._on_output)
+        seen = LocalProcess(key, on_output)
         store = self._disk.store_of(seen.name, lambda: self.kill_now(process))
         with using(store):
             loop = VirtualLoop(self._timeline, seen.name, self._on_error)
-        near, far = self._network.pair(self.agent, loop)
+        near, far = self._network.pair(agent, loop)
         await seen.open(cast(socket.socket, near), None)
         process = WorldProcess(seen, loop, far, store, FIRST_PID + 1 + key)
         process.on_end = lambda code: self.end(process, code)
+        process.made_by, process.on_host = agent, host
         loop.context.run(_here.set, process)
-        loop.context.run(take, TransportOf(self._network, loop))
+        loop.context.run(take, self.transport_of(loop, host))
         self.all.append(process)
         loop.post(self._begin, process)
         seen.note_forked(process.pid)
@@ -261,7 +282,7 @@ class WorldProcesses:
         for found in self.all:
             if found.seen is process:
                 after_s = self._rng.uniform(REAP_S, REAP_MAX_S)
-                self.agent.call_later(after_s, self.end, found, -signal.SIGKILL)
+                found.made_by.call_later(after_s, self.end, found, -signal.SIGKILL)
 
     def look(self, pid: int) -> KernelLook:
         if pid == FIRST_PID:
@@ -277,9 +298,14 @@ class WorldProcesses:
                 process.go_on()
 
     async def stop(self) -> None:
-        for process in self.all:
+        await self.stop_of(self.agent)
+
+    async def stop_of(self, agent: VirtualLoop) -> None:
+        """All that it has had made."""
+        made = [process for process in self.all if process.made_by is agent]
+        for process in made:
             self.end(process, -signal.SIGKILL)
-        await asyncio.gather(*(process.seen.closed() for process in self.all))
+        await asyncio.gather(*(process.seen.closed() for process in made))
 
     def of_store(self, name: str) -> WorldProcess:
         """By the name that its store has for it."""
@@ -317,6 +343,8 @@ class WorldProcesses:
             service = msgspec.convert(order, AssignService)
             return await serve(link, service, self._pipeline, process)
         task = msgspec.convert(order, Assign)
+        # All hosts of a world have one clock, and what is measured of it would put it wrong.
+        task = msgspec.structs.replace(task, ahead_s=0.0)
         task = process.task = await self.assigned(process, task)
         process.loop.name = f"{process.me}/{task.incarnation}"
         return await live(link, task, self._pipeline, process)
@@ -325,10 +353,10 @@ class WorldProcesses:
         """It has its task: what it has to do before it begins."""
         return task
 
-    def end_all(self) -> None:
+    def end_all(self, *, only_at_home: bool = False) -> None:
         """With the agent, so that nothing is told of it."""
         for process in self.all:
-            if not process.ended:
+            if not process.ended and not (only_at_home and process.on_host):
                 process.ended = True
                 process.store.kill()
                 process.loop.kill()
@@ -346,7 +374,53 @@ class WorldProcesses:
         process.loop.kill()
         self._network.end_of(process.loop)
         after_s = self._rng.uniform(REAP_S, REAP_MAX_S)
-        self.agent.post(process.seen.note_exited, code, at=self._timeline.now + after_s)
+        process.made_by.post(process.seen.note_exited, code, at=self._timeline.now + after_s)
+
+
+class MadeOnHost:
+    """Those of one host, as a worker there has them made."""
+
+    parent_pid = FIRST_PID
+    is_reachable = True
+
+    def __init__(
+        self, all_of_them: WorldProcesses, host: str, loop: VirtualLoop, on_output: OnOutput
+    ) -> None:
+        self.loop = loop
+        self.on_output = on_output
+        self._all = all_of_them
+        self._host = host
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(p.pid for p in self._all.all if p.made_by is self.loop and not p.ended)
+
+    async def start(self, timeout_s: float) -> None:
+        await self.ready()
+
+    def guard(self, folder: Path) -> None:
+        """It goes with the world."""
+
+    def keep_standby(self) -> None:
+        """All processes are made by the world."""
+
+    async def ready(self) -> None:
+        await asyncio.sleep(0)
+
+    async def fork(self) -> LocalProcess:
+        return await self._all.fork_on(self._host, self.loop, self.on_output)
+
+    def kill(self, process: Process) -> None:
+        self._all.kill(process)
+
+    def look(self, pid: int) -> KernelLook:
+        return self._all.look(pid)
+
+    def go_on(self, pid: int) -> None:
+        self._all.go_on(pid)
+
+    async def stop(self) -> None:
+        await self._all.stop_of(self.loop)
 
 
 class _First(asyncio.Protocol):

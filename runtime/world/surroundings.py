@@ -26,7 +26,7 @@ from anabranch.runtime.world.guests import Guest
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.loop import VirtualLoop
 from anabranch.runtime.world.network import Network, TransportOf
-from anabranch.runtime.world.processes import WorldProcesses
+from anabranch.runtime.world.processes import WorldProcess, WorldProcesses
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.timeline import Timeline
 
@@ -92,7 +92,8 @@ class Surroundings:
         try:
             yield loops
         finally:
-            self._clear_away([*loops, *(process.loop for process in self.processes.all)])
+            ended = [one.loop for one in self.processes.all if not self._lives_on(one)]
+            self._clear_away([*loops, *ended])
 
     @contextmanager
     def loops_of(self, guests: Iterable[Guest]) -> Iterator[None]:
@@ -107,6 +108,10 @@ class Surroundings:
             yield
         finally:
             self._clear_away(loops)
+
+    def _lives_on(self, process: WorldProcess) -> bool:
+        """Whether it stays when the loops that have made it have ended."""
+        return False
 
     def _clear_away(self, loops: Iterable[VirtualLoop]) -> None:
         for loop in loops:

@@ -157,6 +157,7 @@ def world_of(
         rest_at_s=trial.rest_at_s,
         guests=trial.scene.guests(),
         hosts=trial.hosts,
+        apart=trial.apart,
         drains=trial.drains,
         fixed={*pipeline.operators} - {*trial.scene.scaled},
     )

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from anabranch.runtime.world.far_hosts import FarHosts
 from anabranch.runtime.world.network import Network
 from anabranch.runtime.world.observer import Observer
 from anabranch.runtime.world.processes import WorldProcess, WorldProcesses
@@ -26,7 +27,7 @@ KINDS = (
         "stops",
         "slows",
     ),
-    *("halts", "spins", "hangs", "service_hangs", "parent_stops"),
+    *("halts", "spins", "hangs", "service_hangs", "parent_stops", "host_cuts", "host_losses"),
 )
 
 
@@ -39,7 +40,9 @@ class Troubles:
     `slowness` times as long for a time, `halts` of one that stays stopped, `spins` of one that
     computes, `hangs` of one that waits for ever, `service_hangs` of one that runs a service and is
     stopped or waits for ever, `parent_stops` of the process that all are forked
-    from. `*_s`: at most how long. What is cut may be half open for so long: one end knows nothing.
+    from, `host_cuts` of a host from all others, `host_losses` of all processes of a host, its
+    worker included, which is away then. `*_s`: at most how long. What is cut may be half open for
+    so long: one end knows nothing.
     `early`: the share of halts and hangs that may come before the run has begun, which it is then
     given up for. `aimed`: the share of kills that hit an instance in the middle of an operation, if
     there is one, or an instance of the operator `prey`. `sudden`: how probable it is that a step of
@@ -73,6 +76,10 @@ class Troubles:
     hangs: float = 0.0
     service_hangs: float = 0.0
     parent_stops: float = 0.0
+    host_cuts: float = 0.0
+    cut_off_s: float = 0.0
+    host_losses: float = 0.0
+    away_s: float = 0.0
     early: float = 1.0
     kills_each_max: float = math.inf
 
@@ -87,6 +94,7 @@ class Troubles:
             self.kills
             + self.service_kills
             + self.host_kills
+            + self.host_losses
             + self.halts
             + self.hangs
             + self.service_hangs
@@ -113,6 +121,8 @@ class TroubleMaker:
         observer: Observer | None = None,
     ) -> None:
         self.done: Counter[str] = Counter()
+        self.far: FarHosts | None = None
+        """Hosts that can be cut off and lost."""
         self.has_begun: Callable[[], bool] = lambda: True
         """Whether all first instances have been ready."""
         self._troubles = troubles
@@ -142,6 +152,8 @@ class TroubleMaker:
             "hangs": self._hang,
             "service_hangs": self._hang_service,
             "parent_stops": self._stop_parent,
+            "host_cuts": self._cut_host,
+            "host_losses": self._lose_host,
         }
         loop, every = asyncio.get_running_loop(), sum(rates.values())
         while every > 0:
@@ -264,6 +276,31 @@ class TroubleMaker:
     def _stop_parent(self) -> str:
         self._processes.parent_stopped = True
         return "the template process is stopped"
+
+    def _far_host(self) -> tuple[FarHosts, str] | None:
+        if self.far is None or not self.far.hosts:
+            return None
+        return self.far, self._rng.choice([*self.far.hosts])
+
+    def _cut_host(self) -> str:
+        if (found := self._far_host()) is None:
+            return ""
+        far, name = found
+        seconds = self._rng.uniform(0.0, self._troubles.cut_off_s)
+        far.cut_off(name, seconds)
+        return f"{name} is cut off for {seconds:.3f} s"
+
+    def _lose_host(self) -> str:
+        """Not if that would kill one too often."""
+        if (found := self._far_host()) is None or not self.has_begun():
+            return ""
+        far, name = found
+        spared = [self.spares(process) for process in far.living_on(name)]
+        if any(spared):
+            return ""
+        seconds = self._rng.uniform(0.0, self._troubles.away_s)
+        far.lose(name, seconds)
+        return f"{name} loses all its processes, and is away for {seconds:.3f} s"
 
     def _slow(self) -> str:
         process = self._process()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,10 +29,12 @@ from anabranch.runtime.world.agent_disk import GIVEN_UP, LATE_TRIES_MAX, PAUSE_S
 from anabranch.runtime.world.clock import BEGAN_WALL_S, VirtualClock
 from anabranch.runtime.world.disk import Killed
 from anabranch.runtime.world.disk_faults import NO_FAULTS, ByChance, DiskFaults, SomeOf
+from anabranch.runtime.world.far_hosts import FarHosts
 from anabranch.runtime.world.guests import Guest
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.loop import VirtualLoop
 from anabranch.runtime.world.observer import Observer
+from anabranch.runtime.world.processes import WorldProcess
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.surroundings import AGENT, Surroundings, WorldError, WorldFolder
 from anabranch.runtime.world.troubles import TroubleMaker, Troubles
@@ -47,10 +49,12 @@ HERE = "world"
 
 class End(NamedTuple):
     """All processes of a world end at this time, the agent too. `power`: it is lost, and with it
-    something of what was not synced."""
+    something of what was not synced. `gap_s`: those of other hosts live on, for so long without an
+    agent; None: they end, too."""
 
     at_s: float
     power: bool
+    gap_s: float | None = None
 
 
 NEVER = End(math.inf, power=False)
@@ -69,8 +73,12 @@ class World(Surroundings):
     goes on with the run; after a death of the agent in a call, `agent_power`: whether power was
     lost. `observer`: looks at all cores, and at `rest_at_s` whether the world is at rest.
     `began_s`: what the wall clock shows when the world begins. `guests`: live in it, too, whatever
-    becomes of the run. `hosts`: on which its instances are; none: on one; `drains`: of these;
-    `fixed`: operators that stay then."""
+    becomes of the run. `hosts`: on which its instances are; none: on one; `apart`: all but the
+    first have a worker and files of their own; `drains`: of these; `fixed`: operators that stay
+    then.
+
+    Large because it leads a run through all its agents, and each of its parts has something to do
+    at the beginning and at the end of each."""
 
     def __init__(
         self,
@@ -89,6 +97,7 @@ class World(Surroundings):
         rest_at_s: float | None = None,
         guests: Sequence[Guest] = (),
         hosts: Sequence[HostRoom] = (),
+        apart: bool = False,
         drains: Sequence[HostDrain] = (),
         fixed: Collection[str] = (),
     ) -> None:
@@ -96,7 +105,7 @@ class World(Surroundings):
             disk_faults,
             agent_faults,
             agent=AGENT,
-            others={HERE, *(guest.name for guest in guests)},
+            others={HERE, *(guest.name for guest in guests), *(host.name for host in hosts)},
             is_spared=self._spares_agent,
         )
         super().__init__(pipeline, seed, conditions or Conditions(), by_owner)
@@ -110,16 +119,15 @@ class World(Surroundings):
         )
         self.observer = observer
         self.troubles = TroubleMaker(
-            troubles or Troubles(),
-            self.processes,
-            self.network,
-            self.rng("troubles"),
-            observer,
+            troubles or Troubles(), self.processes, self.network, self.rng("troubles"), observer
         )
         self._tell_troubles(disk_faults)
         self._rest_at_s = rest_at_s
         self._guests = guests
         self._elsewhere = Elsewhere(HOME, lambda: hosts)
+        self._far: FarHosts | None = None
+        if apart:
+            self._set_apart(hosts)
         self._drains = drains
         self._fixed = dict.fromkeys(fixed, "the scene says so")
         self.disk_faults = disk_faults
@@ -127,11 +135,26 @@ class World(Surroundings):
         self.agent_faults = agent_faults
         self._agent_power = agent_power
         self._safe_from_s = math.inf if troubles is None else troubles.until_s
-        self._store = self.disk.store_of(HERE)
+        self._store = self._agent_store = self.disk.store_of(HERE)
         self._agent: Agent | None = None
         self._agent_died = False
         self._why_not = ""
         """Why the last agent has not gone on."""
+
+    def _set_apart(self, hosts: Sequence[HostRoom]) -> None:
+        home = hosts[0].name
+        far = self._far = self.troubles.far = FarHosts(
+            home,
+            [host.name for host in hosts],
+            self.pipeline.operators,
+            self.processes,
+            self.network,
+            self.timeline,
+            self.disk,
+            self.rng("hosts"),
+            self._note_error,
+        )
+        self._elsewhere = Elsewhere(home, lambda: hosts, far.make, listen=home, placing=far.place)
 
     def run(self, bound_s: float = BOUND_S, turns_max: int = TURNS_MAX) -> Report:
         """Raises `Deadlock` or `TooLong` if the run does not end, `WorldError` if an error of its
@@ -141,10 +164,10 @@ class World(Surroundings):
         self._store.sync_folder(FOLDER.parent)
         observing = nullcontext() if self.observer is None else self.observer.observing()
         ends, late_tries = [*self.ends, NEVER], 0
-        with clock.using(self._clock), observing, self.loops_of(self._guests):
+        with clock.using(self._clock), observing, self.loops_of(self._guests), self._hosts():
             while (report := self._go_on(ends[0], bound_s, turns_max)) is None:
                 if self.timeline.now >= ends[0].at_s:
-                    ends.pop(0)
+                    self._pass_without_agent(ends.pop(0).gap_s or 0.0)
                 else:
                     self.timeline.pass_by(PAUSE_S)
                     late_tries += self.timeline.now >= self._safe_from_s
@@ -152,11 +175,31 @@ class World(Surroundings):
                         raise WorldError(self._why_not)
         return report
 
+    @contextmanager
+    def _hosts(self) -> Iterator[None]:
+        """Meanwhile they are there."""
+        try:
+            yield
+        finally:
+            if self._far is not None:
+                processes = (process.loop for process in self.processes.all)
+                self._clear_away([*self._far.loops, *processes])
+
+    def _pass_without_agent(self, seconds: float) -> None:
+        until = self.timeline.now + seconds
+        while self.timeline.next_due() <= until:
+            self.timeline.take_turn()
+        self.timeline.now = until
+
+    def _lives_on(self, process: WorldProcess) -> bool:
+        return self._far is not None and bool(process.on_host) and not process.ended
+
     def _go_on(self, end: End, bound_s: float, turns_max: int) -> Report | None:
         """Until the run has ended. None: this end has come, or the disk has failed the agent."""
         self._agent, self._agent_died = None, False
         with self.loops(AGENT, "troubles") as (of_agent, of_troubles):
             disk = self.disk.store_of(AGENT, partial(self._note_death, of_agent))
+            self._agent_store = disk
             with using(disk):
                 try:
                     state = self._begin()
@@ -166,12 +209,7 @@ class World(Surroundings):
                 except Killed:
                     self._end_all(End(self.timeline.now, self._agent_power))
                     return None
-                of_troubles.create_task(self.troubles.run(), name="troubles")
-                for drain in self._drains:
-                    at_s = max(drain.at_s, self.timeline.now)
-                    of_agent.call_at(at_s, self._drain, drain.host)
-                if self._rest_at_s is not None and self._rest_at_s > self.timeline.now:
-                    of_troubles.call_at(self._rest_at_s, self._look_whether_at_rest)
+                self._begin_to_disturb(of_agent, of_troubles, state)
                 ended = of_agent.create_task(self._carry_out(state), name="run")
                 self.timeline.run(
                     lambda: ended.done() or self._agent_died or self._has_come(end),
@@ -190,6 +228,18 @@ class World(Surroundings):
             self._note_failure(f"the agent gives up: {report.failure}")
             return None
         return report
+
+    def _begin_to_disturb(
+        self, of_agent: VirtualLoop, of_troubles: VirtualLoop, state: StateDir | None
+    ) -> None:
+        if self._far is not None:
+            self._far.begin_epoch(resumed=state is not None and state.resumed is not None)
+        of_troubles.create_task(self.troubles.run(), name="troubles")
+        for drain in self._drains:
+            at_s = max(drain.at_s, self.timeline.now)
+            of_agent.call_at(at_s, self._drain, drain.host)
+        if self._rest_at_s is not None and self._rest_at_s > self.timeline.now:
+            of_troubles.call_at(self._rest_at_s, self._look_whether_at_rest)
 
     def _begin(self) -> StateDir | None:
         """What precedes a run. Raises `REFUSED`."""
@@ -263,8 +313,16 @@ class World(Surroundings):
         self.observer.faults += self.observer.at_rest(self.processes.instances)
 
     def _end_all(self, end: End) -> None:
+        if end.gap_s is not None:
+            self._remark("all processes at home end")
+            self.processes.end_all(only_at_home=True)
+            self._agent_store.kill()
+            self._store = self.disk.store_of(HERE)
+            return
         self._remark("all processes end" + ", and power is lost" * end.power)
         self.processes.end_all()
+        if self._far is not None:
+            self._far.end_all()
         self.disk.end_all()
         if end.power:
             self.disk.lose_power(SomeOf(self.rng(f"end at {end.at_s}")))

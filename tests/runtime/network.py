@@ -205,7 +205,9 @@ class Network:
         )
         agent_client = NetworkClient(self, me)
         journal = self.folder / f"{me}.journal" if self.journals else None
-        profile = profile_of(me, self.pipeline, context, journaled=self.journals)
+        profile = profile_of(
+            me, self.pipeline, context, journaled=self.journals, was_ready=incarnation > 1
+        )
         patience = Patience(str(me), agent_client.note)
         instance = Instance(
             profile,

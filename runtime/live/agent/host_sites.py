@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from anabranch.runtime.hosts.placement import HostRoom
+from anabranch.runtime.hosts.placement import HostRoom, Placing, place
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.process.process import OnOutput
@@ -65,7 +65,8 @@ class Elsewhere:
     """The hosts that a run may use. `rooms`: of those that are live, home included. `home`: the
     name of the agent's own one, `listen`: its address, at which instances listen, `tls`: the folder
     of its certificate, "" without. `drained`: hosts that instances leave. `processes`: None where
-    all are made at home, as in a simulated world whose hosts share one disk."""
+    all are made at home, as in a simulated world whose hosts share one disk. `placing`: which of
+    the hosts come in question for an instance, the best first."""
 
     home: str
     rooms: Callable[[], Sequence[HostRoom]]
@@ -73,6 +74,7 @@ class Elsewhere:
     drained: Callable[[], Collection[str]] = frozenset
     listen: str = ""
     tls: str = ""
+    placing: Placing = place
 
 
 ONE_HOST = Elsewhere(HOME, tuple)

@@ -56,6 +56,12 @@ class RunFiles:
         for folder in (self.path, self.path / JOURNALS, self.path / ENDS):
             store().make_folder(folder, 0o700)
 
+    def make_lasting(self) -> None:
+        """So that they are there after a loss of power."""
+        self.make()
+        store().sync_folder(self.path)
+        store().sync_folder(self.path.parent)
+
     def journal_of(self, operator: str, number: int) -> Path:
         """By the operator's place: its name may be too long for a file together with the rest."""
         return self.path / JOURNALS / f"{self._places[operator]}.{number}.journal"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.hosts.placement import HostRoom, Placing, Wish, place
+from anabranch.runtime.hosts.placement import HostRoom, Wish
 from anabranch.runtime.live.agent.host_sites import HOME, Elsewhere
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.agent.starter import StartError
@@ -36,7 +36,7 @@ def _idle(_instance: str) -> float:
 class RunHosts:
     """`elsewhere`: what each host offers to the run as a whole; no rooms: it has one host.
     `may_be_used`: whether something can be made on a host just now. `busy`: of an instance, the
-    share of a core that it uses. `placing`: which hosts come in question, the best first."""
+    share of a core that it uses."""
 
     def __init__(
         self,
@@ -45,14 +45,13 @@ class RunHosts:
         elsewhere: Elsewhere,
         may_be_used: Callable[[str], bool] = _always,
         busy: Callable[[str], float] = _idle,
-        placing: Placing = place,
     ) -> None:
         self._pipeline = pipeline
         self._roster = roster
         self._elsewhere = elsewhere
         self._may_be_used = may_be_used
         self._busy = busy
-        self._placing = placing
+        self._placing = elsewhere.placing
         self.drained: set[str] = set()
 
     def settle(self, member: Member) -> None:

@@ -91,7 +91,7 @@ class _Worker:
         """Whether the files are to be kept."""
         run_dir = RunDir()
         files = RunFiles(Path(self._order.state_dir), self._pipeline.operators, keep_finished=False)
-        files.make()
+        files.make_lasting()
         marks = ended_dir(files.ends)
         store().make_folder(marks, 0o700)
 

@@ -149,10 +149,10 @@ def base_bytes(path: Path) -> int:
         return 0
 
 
-def read_past(path: Path, *, power: bool, owner: str, incarnation: int) -> Past | None:
-    """None if no earlier incarnation has committed anything there. Raises `JournalError` if one
-    must have, and it is gone, or the journal is another instance's."""
-    if incarnation > 1 and not segments(path):
+def read_past(path: Path, *, power: bool, owner: str, must_be: bool) -> Past | None:
+    """None if no earlier incarnation has committed anything there. Raises `JournalError` if there
+    `must_be` a journal and it is gone, or if it is another instance's."""
+    if must_be and not segments(path):
         raise JournalError(
             f"the journal {str(path)!r} is gone, and with it what {owner} was; put it back and "
             "resume the run, or begin a new one"

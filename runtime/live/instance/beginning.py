@@ -59,7 +59,7 @@ async def begin_patiently(profile: Profile, path: Path | None, patience: Patienc
 def _open_journal(path: Path, profile: Profile) -> Beginning:
     context = profile.context
     power = context.durable == "power"
-    past = read_past(path, power=power, owner=str(profile.me), incarnation=context.incarnation)
+    past = read_past(path, power=power, owner=str(profile.me), must_be=profile.was_ready)
     base = read_base(path)
     if past is not None:
         for kind, told in base.items():

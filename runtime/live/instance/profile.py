@@ -20,14 +20,15 @@ FIXED = Scale(max_instances=1)
 @dataclass(frozen=True, slots=True)
 class Profile:
     """`in_vain`: how the last incarnations that got nothing done have ended, as the agent saw it.
-    `scale`: `FIXED` if the operator has none. `journaled`: it keeps a journal; `exact`: a death
-    loses and doubles nothing."""
+    `scale`: `FIXED` if the operator has none. `journaled`: it keeps a journal; `was_ready`: an
+    incarnation of it was, which had one; `exact`: a death loses and doubles nothing."""
 
     me: InstanceId
     pipeline: Pipeline
     context: RunContext
     in_vain: Sequence[Ending]
     journaled: bool
+    was_ready: bool
     operator: Operator
     scale: Scale
     limits: Limits
@@ -42,6 +43,7 @@ def profile_of(
     in_vain: Sequence[Ending] = (),
     *,
     journaled: bool,
+    was_ready: bool = False,
 ) -> Profile:
     duties = duties_of(pipeline)
     operator = pipeline.operators[me.operator]
@@ -51,6 +53,7 @@ def profile_of(
         context,
         in_vain,
         journaled,
+        was_ready,
         operator,
         scale=operator.scale or FIXED,
         limits=context.limits,

@@ -212,7 +212,14 @@ async def _instance(
 ) -> Instance:
     journal = Path(original(task.journal)) if task.journal else None
     context = _context(task, me, pipeline, agent_client)
-    profile = profile_of(me, pipeline, context, task.in_vain, journaled=journal is not None)
+    profile = profile_of(
+        me,
+        pipeline,
+        context,
+        task.in_vain,
+        journaled=journal is not None,
+        was_ready=bool(task.address),  # others know it only from then on
+    )
 
     def delayed() -> None:
         agent_client.send(Delayed())

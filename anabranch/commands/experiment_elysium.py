@@ -47,7 +47,7 @@ def lombardi2018(
 
     A fluid model, without protocol: tweets in steps of a tenth of a second on hosts of four cores.
     Beside the published controller and its baseline, the same rules with nobody in charge. The
-    whole run takes six minutes of processor time.
+    whole run takes six minutes of processor time, --quick two.
     """
     from anabranch.lombardi_pictures import draw_figures
     from anabranch.workloads.lombardi2018 import loads, telling

@@ -17,19 +17,24 @@ from tests.runtime.agent_runs import until
 
 COUNTED = """
     import anabranch as ab
-    from texts import counted, key, text
+    from texts import counted, key, text, upper
 
     pipeline = ab.Pipeline("counted")
     numbers = pipeline.source("numbers", ab.generate(text, rate=300))
     plant = ab.on(region="plant")
-    up = numbers.map("up", str.upper, place=plant, scale=ab.Scale(max_instances=4))
+    up = numbers.map("up", upper, place=plant, scale=ab.Scale(max_instances=4))
     words = up.key_by(key, ordered=False)
     totals = words.fold("total", 0, counted, place=plant, scale=ab.Scale(max_instances=3))
     totals.sink("out", ab.jsonl("out.jsonl"))
 """
 TEXTS = """
     def text(n):
-        return f"k{n % 17}"
+        return "bad" if n % 100 == 13 else f"k{n % 17}"
+
+    def upper(word):
+        if word == "bad":
+            raise ValueError(word)
+        return word.upper()
 
     def key(word):
         return word
@@ -88,11 +93,16 @@ def check_results(home: AgentProcess) -> None:
     assert (ended["lost"], ended["duplicated"]) == (0, 0)
     (path,) = home.data.glob("pipelines/*/files/out.jsonl")
     found = [json.loads(line) for line in path.read_text().splitlines()]
-    keys = Counter(f"K{n % 17}" for n in range(ended["read"]))
+    read = range(ended["read"])
+    keys = Counter(f"K{n % 17}" for n in read if n % 100 != 13)
     by_key: dict[str, list[int]] = {}
     for key, total in found:
         by_key.setdefault(key, []).append(total)
     assert by_key == {key: [*range(1, count + 1)] for key, count in keys.items()}
+    (path,) = home.data.glob("pipelines/*/files/counted.dead.jsonl")
+    letters = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [letter["tuple"] for letter in letters] == ["bad"] * ended["dead_letters"]
+    assert len(letters) == sum(n % 100 == 13 for n in read)
 
 
 def goes_on(home: AgentProcess) -> None:

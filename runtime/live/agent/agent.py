@@ -195,6 +195,7 @@ class Agent:
             options.import_deadline_s,
             self.say,
             self._host_refused,
+            self._take_letters,
         )
         self._departed = Departed(self.roster, self.files, self.sites)
         self.starter = Starter(options.limits.start_deadline_s)
@@ -559,6 +560,14 @@ class Agent:
         self.run_events.note("agent", EventKind.START_FAILED, told)
         if there and not self.course.is_over:
             self.course.fail(Failure(f"{told}; on it are {', '.join(there)}"))
+
+    def _take_letters(self, host: str, lines: bytes) -> None:
+        """Into the file of dead letters at home. Raises `OSError`."""
+        letters = self.pipeline.letters_of("", host, None, durable=False)
+        try:
+            letters.put_next(lines)
+        finally:
+            letters.close()
 
     def _busy(self, instance: str) -> float:
         """The share of a core that it has used lately."""

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -42,12 +43,16 @@ class SitePlace(Protocol):
 
 
 class ProcessesThere(Processes, Protocol):
-    """On another host. `keeps`: whether `stop` leaves the files of the run there."""
+    """On another host. `keeps`: whether `stop` leaves the files of the run there; `on_letters` gets
+    lines of the file of dead letters there while it stops, and may raise `OSError`: then they stay
+    there."""
 
     keeps: bool
 
     @property
     def place(self) -> SitePlace: ...
+
+    on_letters: Callable[[bytes], None]
 
     def remove_files(self, operator: str, number: int) -> None:
         """Of an instance that has ended."""
@@ -140,7 +145,7 @@ class SiteElsewhere(HostSite):
 
 class HostSites:
     """`elsewhere`: of other hosts. `on_refused` is called with a host and why nothing more can be
-    made there."""
+    made there, `on_letters` with a host and dead letters that lie there."""
 
     def __init__(
         self,
@@ -151,6 +156,7 @@ class HostSites:
         import_deadline_s: float,
         on_output: OnOutput,
         on_refused: Callable[[str, str], None],
+        on_letters: Callable[[str, bytes], None],
     ) -> None:
         self.home = HostSite(elsewhere.home, home, warm, tasks)
         self.refused: dict[str, str] = {}
@@ -161,6 +167,7 @@ class HostSites:
         self._import_deadline_s = import_deadline_s
         self._on_output = on_output
         self._on_refused = on_refused
+        self._on_letters = on_letters
         self._others: dict[str, SiteElsewhere] = {}
         self.on_begun: Callable[[ProcessesThere], None] = lambda there: None
         """Is called with each further host, before anything is made there."""
@@ -217,5 +224,6 @@ class HostSites:
                 self._others[host].pool.renew()
 
         there = make(host, self._on_output, lost, followed)
+        there.on_letters = partial(self._on_letters, host)
         self.on_begun(there)
         return SiteElsewhere(host, there, self._warm, self._tasks, self._import_deadline_s)

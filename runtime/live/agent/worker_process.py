@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -40,6 +41,8 @@ from anabranch.runtime.ports.disk import DiskFile, store
 from anabranch.runtime.storage.forks import not_for_children
 
 FDS_AT_ONCE = 16
+LETTERS_BYTES = 2**20
+"""Of dead letters in a message, or a little more."""
 
 
 def serve_worker(
@@ -105,7 +108,7 @@ class _Worker:
                     leave_mark(marks, InstanceId(OperatorName(operator), number))
 
         place = WorkerPlace(files.path, run_dir.path, self._order.listen, self._order.tls)
-        worker = HostWorker(self._processes, place, remove, mark)
+        worker = HostWorker(self._processes, place, remove, mark, partial(_letters, self._pipeline))
         loop = asyncio.get_running_loop()
         self._control.setblocking(False)
         loop.add_reader(self._control, lambda: self._take_streams(worker.attach))
@@ -154,3 +157,25 @@ class _Worker:
         stream = FrameStream(RELAYED_BYTES_MAX)
         await asyncio.get_running_loop().create_unix_connection(lambda: stream, sock=sock)
         attach(stream)
+
+
+def _letters(pipeline: Pipeline) -> Iterator[bytes]:
+    """The file of dead letters in pieces of whole lines. Not one at an absolute path: that is where
+    the user wants it."""
+    path = pipeline.dead_letters_path
+    if path.is_absolute():
+        return
+    try:
+        lines = store().read(path).splitlines(keepends=True)
+    except OSError:  # there are none
+        return
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        piece.append(line)
+        size += len(line)
+        if size >= LETTERS_BYTES:
+            yield b"".join(piece)
+            piece, size = [], 0
+    if piece:
+        yield b"".join(piece)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from anabranch.runtime.live.hosts.stream import FrameStream
@@ -26,6 +25,7 @@ from anabranch.runtime.live.process.tunnel import (
     FromProcess,
     HomeGreeting,
     KillProcess,
+    Letters,
     LinkClosed,
     MakeProcess,
     MarkEnded,
@@ -56,9 +56,14 @@ IMPORT_DEADLINE_S = 60.0
 LINK_S = 0.1
 """Between the exit of a process and the end of its link, which is there already unless another
 process holds a copy of it."""
-FAREWELL_S = 2.0
-"""For the run to hear that all has stopped."""
+FAREWELL_S, LETTERS_S = 2.0, 10.0
+"""For the run to hear more of what it is told last: that all has stopped, and before that dead
+letters."""
 HOME = "the run"
+
+
+def _no_letters() -> Iterator[bytes]:
+    return iter(())
 
 
 def _nothing_marked(_operator: str, _numbers: list[int]) -> None:
@@ -68,7 +73,8 @@ def _nothing_marked(_operator: str, _numbers: list[int]) -> None:
 class HostWorker:
     """`make`: what makes processes; `place`: what they have here. `remove` gets the operator and
     the number of an instance whose files are to go, `mark` an operator and numbers of instances
-    that have ended."""
+    that have ended. `letters`: pieces of the file of dead letters, which go to the run when it has
+    come to its end."""
 
     def __init__(
         self,
@@ -76,6 +82,7 @@ class HostWorker:
         place: WorkerPlace,
         remove: Callable[[str, int], None],
         mark: Callable[[str, list[int]], None] = _nothing_marked,
+        letters: Callable[[], Iterator[bytes]] = _no_letters,
         import_deadline_s: float = IMPORT_DEADLINE_S,
     ) -> None:
         self.refused: Counter[str] = Counter()
@@ -83,13 +90,15 @@ class HostWorker:
         self._place = place
         self._remove = remove
         self._mark = mark
+        self._letters = letters
         self._import_deadline_s = import_deadline_s
         self._own = clock.secret(OWN_BYTES)
         self._home = b""
         self._tunnel = Tunnel(HOME, decode_from_home)
         self._goes = True
         """Whether what processes send is read."""
-        self._settled = asyncio.Event()
+        self._taken = asyncio.Event()
+        """Set when the run has acknowledged something."""
         self._processes = make(self._print, self._note_lost, self._note_followed)
         self._hosted: dict[int, HostedProcess] = {}
         """By key, those of which there is still something to tell."""
@@ -107,18 +116,22 @@ class HostWorker:
         self._carrying = self._start(self._use(stream, self._carrying), "tunnel to the run")
 
     async def run(self) -> bool:
-        """Until the run says that it stops: whether files are to be kept. All processes have ended
-        then."""
+        """Until the run says that it stops: whether files are to be kept, as they are while there
+        are dead letters that the run does not have. All processes have ended then."""
         self._start(self._load(), "load")
+        keep = lacks_letters = False
         try:
-            return await self._stop
+            keep = await self._stop
         finally:
             await self._processes.stop()
-            await self._say_farewell()
+            if not keep:
+                lacks_letters = await self._send_letters()
+            lacks_letters &= not await self._say_farewell()
             for task in list(self._tasks):
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
+        return keep or lacks_letters
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -168,8 +181,7 @@ class HostWorker:
     def _note_taken(self, _notes: list[object]) -> None:
         if not self._goes and self._tunnel.has_room:
             self._let(go_on=True)
-        if self._tunnel.is_settled:
-            self._settled.set()
+        self._taken.set()
 
     def _let(self, *, go_on: bool) -> None:
         """Read what processes send, or not."""
@@ -177,13 +189,36 @@ class HostWorker:
         for hosted in self._hosted.values():
             hosted.let(go_on=go_on)
 
-    async def _say_farewell(self) -> None:
-        """Return when the run has heard everything, or does not hear."""
+    async def _send_letters(self) -> bool:
+        """Whether there are any."""
+        are_there = False
+        for lines in self._letters():
+            are_there = True
+            while self._tunnel.is_full and await self._gets_on(LETTERS_S):
+                pass
+            if self._tunnel.is_full:
+                break
+            self._send(Letters(lines))
+        while are_there and not self._tunnel.is_settled and await self._gets_on(LETTERS_S):
+            pass
+        return are_there
+
+    async def _say_farewell(self) -> bool:
+        """Return when the run has heard everything, or does not hear; whether it has."""
         self._send(AllStopped())
-        self._settled.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_S):
-                await self._settled.wait()
+        while not self._tunnel.is_settled and await self._gets_on(FAREWELL_S):
+            pass
+        return self._tunnel.is_settled
+
+    async def _gets_on(self, within_s: float) -> bool:
+        """Whether the run takes more."""
+        self._taken.clear()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._taken.wait()
+        except TimeoutError:
+            return False
+        return True
 
     # -- what the run says -----------------------------------------------------------------
 

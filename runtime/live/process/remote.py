@@ -25,6 +25,7 @@ from anabranch.runtime.live.process.tunnel import (
     CannotMake,
     FromProcess,
     KillProcess,
+    Letters,
     LinkClosed,
     MakeProcess,
     MarkEnded,
@@ -43,7 +44,7 @@ from anabranch.runtime.live.process.tunnel import (
 from anabranch.runtime.live.process.worker_line import Dial, WorkerLine
 
 STOP_S = 5.0
-"""How long a worker is waited for that is told to stop."""
+"""How long more is waited for of a worker that is told to stop."""
 FORKS_AT_ONCE = 32
 
 
@@ -65,6 +66,8 @@ class RemoteProcesses:
     ) -> None:
         self.keeps = True
         """Whether `stop` leaves the files of the run there."""
+        self.on_letters: Callable[[bytes], None] = lambda lines: None
+        """Gets whole lines of the file of dead letters there, while it stops."""
         self.parent_pid = 0
         self._host = host
         self._on_output = on_output
@@ -85,7 +88,7 @@ class RemoteProcesses:
         """Those of which the worker may still tell something, by key."""
         self._last_key = -1
         self._places = asyncio.Semaphore(FORKS_AT_ONCE)
-        self._can_make = self._has_made = self._stopping = False
+        self._can_make = self._has_made = self._stopping = self._heard_letters = False
         self._failure = ""
         self._changed = asyncio.Event()
         self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -166,11 +169,19 @@ class RemoteProcesses:
         if self.line.has_begun and not self._failure:
             message = StopAll(self.keeps)
             self.line.send(message, message)
-            await asyncio.wait([self._stopped], timeout=STOP_S)
+            await self._until_stopped()
         await self.line.close()
         self._note_change()
         for process in self._processes.values():
             process.close()
+
+    async def _until_stopped(self) -> None:
+        """Or it says nothing more."""
+        while not self._stopped.done():
+            self._heard_letters = False
+            await asyncio.wait([self._stopped], timeout=STOP_S)
+            if not self._heard_letters:
+                return
 
     # -- processes -------------------------------------------------------------------------
 
@@ -244,10 +255,23 @@ class RemoteProcesses:
                     self._on_taken_over()
             case AllStopped():
                 self._note_stopped()
+            case Letters(lines=lines):
+                self._take_letters(lines)
             case Printed(key=None, line=line):
                 self._output.take(line)
             case other:
                 self._take_of(other)
+
+    def _take_letters(self, lines: bytes) -> None:
+        """Raises `TunnelError`: they have not come then, and stay there."""
+        self._heard_letters = True
+        try:
+            self.on_letters(lines)
+        except OSError as error:
+            told = f"dead letters of {self._host} stay there, for here they cannot be written"
+            self._output.take(f"{told}: {error}")
+            self._note_stopped()  # nothing more is waited for
+            raise TunnelError("dead letters that cannot be written") from None
 
     def _take_of(self, message: Any) -> None:
         """Something about one process. Raises `TunnelError`."""

@@ -242,6 +242,12 @@ class ParentFollowed(TunnelMessage, frozen=True, tag="followed"):
     parent_pid: int
 
 
+class Letters(TunnelMessage, frozen=True, tag="letters"):
+    """Whole lines of the file of dead letters there, once all processes have stopped."""
+
+    lines: bytes
+
+
 class AllStopped(TunnelMessage, frozen=True, tag="stopped"):
     """The last one."""
 
@@ -258,6 +264,7 @@ FromWorker = (
     | OutputClosed
     | ProcessExited
     | ParentFollowed
+    | Letters
     | AllStopped
 )
 decode_from_home = msgspec.msgpack.Decoder(FromHome).decode

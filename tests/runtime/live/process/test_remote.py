@@ -17,7 +17,7 @@ from anabranch.runtime.live.process.hosted import HostWorker
 from anabranch.runtime.live.process.processes import ForkError
 from anabranch.runtime.live.process.tunnel import NumberedPiece, Tunnel, TunnelError, written
 from anabranch.runtime.world.stream import Conditions
-from tests.runtime.live.process.tunnels import Far, Heard, Near, until
+from tests.runtime.live.process.tunnels import ROUGH, Far, Heard, Near, until
 
 COUNT = {"count": 5, "size": 10, "every_s": 0.0}
 SMOOTH = Conditions()
@@ -430,3 +430,41 @@ def test_a_tunnel_refuses_a_message_above_its_bound(monkeypatch: pytest.MonkeyPa
     tunnel.receive(NumberedPiece(1, True, b"123456"), lambda _: None)
     with pytest.raises(TunnelError, match="too large"):
         tunnel.receive(NumberedPiece(2, False, b"123456"), lambda _: None)
+
+
+def test_dead_letters_come_home_when_the_run_has_come_to_its_end_over_a_bad_line() -> None:
+    heard: list[bytes] = []
+    letters = [b"%d\n" % number for number in range(100)]
+
+    async def act(far: Far, near: Near) -> None:
+        far.letters, near.processes.keeps = letters, False
+        near.processes.on_letters = heard.append
+        await near.fork()
+
+    far = carry_out(act, conditions=ROUGH)
+    assert far.kept == [False]
+    assert heard == letters
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_dead_letters_stay_there_with_the_files_or_if_they_cannot_be_written_here(
+    keeps: bool,
+) -> None:
+    told: list[str] = []
+    heard: list[bytes] = []
+
+    async def act(far: Far, near: Near) -> None:
+        def refuse(lines: bytes) -> None:
+            heard.append(lines)
+            raise OSError(28, "No space left on device")
+
+        far.letters, near.processes.keeps = [b"one\n"], keeps
+        near.processes.on_letters = refuse
+        await near.fork()
+        await near.processes.stop()
+        told.extend(near.printed["far"])
+
+    assert carry_out(act).kept == [True]
+    assert (heard == []) is keeps
+    assert all("dead letters of far stay there" in line for line in told)
+    assert bool(told) is not keeps

@@ -157,6 +157,7 @@ class Far:
         self.processes: list[CountingProcesses] = []
         self.removed: list[tuple[str, int]] = []
         self.kept: list[bool] = []
+        self.letters: list[bytes] = []
         self._loop: VirtualLoop | None = None
         self.begin_worker()
 
@@ -195,7 +196,10 @@ class Far:
 
     async def _work(self) -> None:
         worker = HostWorker(
-            self._make, PLACE, lambda operator, number: self.removed.append((operator, number))
+            self._make,
+            PLACE,
+            lambda operator, number: self.removed.append((operator, number)),
+            letters=lambda: iter(self.letters),
         )
         self.workers.append(worker)
         await transport().listen(

@@ -75,13 +75,14 @@ class RemoteProcesses:
         """What is not printed by one of the processes."""
         self._on_lost = on_lost
         self._on_taken_over = on_taken_over
+        self._changed = asyncio.Event()
         self.line = WorkerLine(
             host,
             dial,
             handle=self._take,
             taken=self._note_taken,
             began=self._begin_anew,
-            changed=self._note_change,
+            changed=self._changed.set,
             refused=self._fail,
         )
         self._processes: dict[int, RemoteProcess] = {}
@@ -90,7 +91,6 @@ class RemoteProcesses:
         self._places = asyncio.Semaphore(FORKS_AT_ONCE)
         self._can_make = self._has_made = self._stopping = self._heard_letters = False
         self._failure = ""
-        self._changed = asyncio.Event()
         self._stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -171,7 +171,7 @@ class RemoteProcesses:
             self.line.send(message, message)
             await self._until_stopped()
         await self.line.close()
-        self._note_change()
+        self._changed.set()
         for process in self._processes.values():
             process.close()
 
@@ -200,16 +200,13 @@ class RemoteProcesses:
         if self._failure or self._stopping:
             raise ForkError(self._failure or f"the run ends on {self._host}")
 
-    def _note_change(self) -> None:
-        self._changed.set()
-
     def _fail(self, why: str) -> None:
         """Nothing will be made there any more."""
         if self._failure:
             return
         self._failure = f"host {self._host!r}: {why}"
         self._fail_forks(ForkError(self._failure))
-        self._note_change()
+        self._changed.set()
         if not self._stopping:
             self._on_lost(self._failure)
 
@@ -246,7 +243,7 @@ class RemoteProcesses:
             case CanMake(parent_pid=pid):
                 self.parent_pid = pid
                 self._can_make = self._has_made = True
-                self._note_change()
+                self._changed.set()
             case CannotMake(why=why):
                 self._fail(why)
             case ParentFollowed(parent_pid=pid):
@@ -268,8 +265,7 @@ class RemoteProcesses:
         try:
             self.on_letters(lines)
         except OSError as error:
-            told = f"dead letters of {self._host} stay there, for here they cannot be written"
-            self._output.take(f"{told}: {error}")
+            self._output.take(f"dead letters of {self._host} stay there: {error}")
             self._note_stopped()  # nothing more is waited for
             raise TunnelError("dead letters that cannot be written") from None
 

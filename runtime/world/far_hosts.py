@@ -93,19 +93,21 @@ class FarHosts:
         self._disk = disk
         self._rng = rng
         self._on_error = on_error
-        self._epoch = self._run = 0
+        self._epoch = self._runs = 0
+        self._run = b""
         self._host_of: dict[VirtualLoop, str] = {}
         self._loops: list[VirtualLoop] = []
         processes.transport_of = self._transport_of
 
     # -- for the agent ---------------------------------------------------------------------
 
-    def begin_epoch(self, *, resumed: bool) -> None:
-        """There is another agent. Not `resumed`: it begins another run. Hosts do not know that, and
-        what they have of the last one disturbs nothing but observers."""
+    def begins(self, token: bytes) -> None:
+        """There is another agent. If the run is another one, too, hosts do not know it, and what
+        they have of the last one disturbs nothing but observers."""
         self._epoch += 1
-        if not resumed:
-            self._run += 1
+        if token != self._run:
+            self._run = token
+            self._runs += 1
             self.end_all()
 
     def make(
@@ -161,7 +163,7 @@ class FarHosts:
     async def _work(self, far: FarHost) -> None:
         loop = far.loop
         assert loop is not None
-        folder = FOLDER / far.name / f"run-{self._run}"
+        folder = FOLDER / far.name / f"run-{self._runs}"
         files = RunFiles(folder / "state", self._operators, keep_finished=False)
         store().make_folder(folder / "sockets", parents=True)
         files.make_lasting()

@@ -154,7 +154,9 @@ class World(Surroundings):
             self.rng("hosts"),
             self._note_error,
         )
-        self._elsewhere = Elsewhere(home, lambda: hosts, far.make, listen=home, placing=far.place)
+        self._elsewhere = Elsewhere(
+            home, lambda: hosts, far.make, listen=home, placing=far.place, begins=far.begins
+        )
 
     def run(self, bound_s: float = BOUND_S, turns_max: int = TURNS_MAX) -> Report:
         """Raises `Deadlock` or `TooLong` if the run does not end, `WorldError` if an error of its
@@ -209,7 +211,7 @@ class World(Surroundings):
                 except Killed:
                     self._end_all(End(self.timeline.now, self._agent_power))
                     return None
-                self._begin_to_disturb(of_agent, of_troubles, state)
+                self._begin_to_disturb(of_agent, of_troubles)
                 ended = of_agent.create_task(self._carry_out(state), name="run")
                 self.timeline.run(
                     lambda: ended.done() or self._agent_died or self._has_come(end),
@@ -229,11 +231,7 @@ class World(Surroundings):
             return None
         return report
 
-    def _begin_to_disturb(
-        self, of_agent: VirtualLoop, of_troubles: VirtualLoop, state: StateDir | None
-    ) -> None:
-        if self._far is not None:
-            self._far.begin_epoch(resumed=state is not None and state.resumed is not None)
+    def _begin_to_disturb(self, of_agent: VirtualLoop, of_troubles: VirtualLoop) -> None:
         of_troubles.create_task(self.troubles.run(), name="troubles")
         for drain in self._drains:
             at_s = max(drain.at_s, self.timeline.now)

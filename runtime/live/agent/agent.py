@@ -385,6 +385,7 @@ class Agent:
             self.clock.go_on(rebuild(self._recorded, records))
             self._note_that_it_stops(self.resumed)
         orders = self._assignments.orders = self._make_orders()
+        self._elsewhere.begins(orders.token)
         if self._state is None:
             self.files.make()
         elif self.resumed is None:

@@ -31,6 +31,7 @@ def elsewhere_of(directory: HostDirectory) -> Elsewhere:
         directory.drained,
         listen,
         home.tls,
+        begins=directory.begins,
     )
 
 

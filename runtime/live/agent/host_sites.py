@@ -65,13 +65,18 @@ MakeThere = Callable[[str, OnOutput, Callable[[str], None], Callable[[], None]],
 """Takes the name of a host, and callbacks as `MakeProcesses` does."""
 
 
+def _not_told(_token: bytes) -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
     """The hosts that a run may use. `rooms`: of those that are live, home included. `home`: the
     name of the agent's own one, `listen`: its address, at which instances listen, `tls`: the folder
     of its certificate, "" without. `drained`: hosts that instances leave. `processes`: None where
     all are made at home, as in a simulated world whose hosts share one disk. `placing`: which of
-    the hosts come in question for an instance, the best first."""
+    the hosts come in question for an instance, the best first. `begins` gets what is the same as
+    long as the run is resumed, and unlike that of one that begins anew in its place."""
 
     home: str
     rooms: Callable[[], Sequence[HostRoom]]
@@ -80,6 +85,7 @@ class Elsewhere:
     listen: str = ""
     tls: str = ""
     placing: Placing = place
+    begins: Callable[[bytes], None] = _not_told
 
 
 ONE_HOST = Elsewhere(HOME, tuple)

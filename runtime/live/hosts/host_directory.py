@@ -7,6 +7,7 @@ beginning and whenever it changes.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ class HostDirectory:
 
     def __init__(self) -> None:
         self.epoch = clock.secret(EPOCH_BYTES)
+        self._begun = b""
         self.home: Home | None = None
         """None until the agent has said it."""
         self._hosts: dict[str, HostOffer] = {}
@@ -48,7 +50,16 @@ class HostDirectory:
 
     @property
     def run(self) -> str:
-        return "" if self.home is None else self.home.run
+        """As other hosts know it. What they have kept of one that did not get far enough to be
+        resumed is not for the one that begins anew in its place."""
+        run = "" if self.home is None else self.home.run
+        if not run or not self._begun:
+            return run
+        return hashlib.sha256(run.encode() + self._begun).hexdigest()[: len(run)]
+
+    def begins(self, token: bytes) -> None:
+        """`token`: the same as long as the run is resumed."""
+        self._begun = token
 
     @property
     def listen(self) -> str:
@@ -123,7 +134,7 @@ class HostDirectory:
             if stream.peer is not None and stream.peer.name != host:
                 raise AgentError(f"at {offer.address} is {stream.peer.name}, and not {host}")
             async with asyncio.timeout(REPLY_S):
-                await _asked(stream, home, offer, self.epoch)
+                await _asked(stream, home, offer, self.run, self.epoch)
         except BaseException as error:
             stream.close()
             if isinstance(error, AgentError):
@@ -134,9 +145,9 @@ class HostDirectory:
         return stream
 
 
-async def _asked(stream: FrameStream, home: Home, offer: HostOffer, epoch: bytes) -> None:
+async def _asked(stream: FrameStream, home: Home, offer: HostOffer, run: str, epoch: bytes) -> None:
     stream.allow(RELAYED_BYTES_MAX)
-    say(stream, HostRun(home.run, epoch, home.host, home.anabranch, home.version))
+    say(stream, HostRun(run, epoch, home.host, home.anabranch, home.version))
     reply = await received(stream, offer.address, BundleWanted, HostReady)
     if isinstance(reply, BundleWanted):
         stream.send(_bundle(home))

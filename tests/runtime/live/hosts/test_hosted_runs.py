@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from anabranch.runtime.hosts.bundle import Bundle, BundleFile, encoded, version_of
-from anabranch.runtime.hosts.hosting import Home, HostOffer
+from anabranch.runtime.hosts.hosting import Home, HostOffer, RunId
 from anabranch.runtime.hosts.requests import GREETING, Challenge
 from anabranch.runtime.hosts.roles import AGENT, OPERATE
 from anabranch.runtime.live.hosts import hosted_folder, hosted_runs, pipeline_folder
@@ -410,6 +410,17 @@ async def test_news_of_hosts_are_told_in_the_loop_of_who_has_asked(tmp_path: Pat
     assert (directory.me, directory.run) == ("a", RUN)
     assert [room.name for room in directory.rooms()] == ["a", "b"]
     assert [*directory.hosts] == ["a", "b", "c", "d"]
+
+
+def test_a_run_that_begins_anew_is_another_one_to_hosts_and_one_that_is_resumed_is_not() -> None:
+    directory = HostDirectory()
+    directory.learn(Home("a", RUN, "1.0", "", ""), [])
+    runs = []
+    for token in (b"one", b"another", b"one"):
+        directory.begins(token)
+        runs.append(directory.run)
+    assert runs[0] == runs[2] != runs[1]
+    assert [msgspec.convert(run, RunId) for run in runs] == runs
 
 
 def test_a_record_of_a_run_that_is_damaged_is_told(tmp_path: Path) -> None:

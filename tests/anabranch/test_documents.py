@@ -55,7 +55,7 @@ TESTING = "docs/testing.md"
 HEADLINES = examples("README.md")[0]
 HOSTS = "docs/hosts.md"
 RUN_HERE = {
-    "README.md": 1,
+    "README.md": 2,
     "docs/scaling.md": 1,
     HOSTS: 1,
     BY_KEY: 2,
@@ -92,6 +92,17 @@ def test_the_first_pipeline_writes_its_long_words(tmp_path: Path) -> None:
     assert "balanced: every tuple is accounted for" in done.stdout, done.stderr
     words = (tmp_path / "words.jsonl").read_text().splitlines()
     assert sorted(map(json.loads, words)) == ["depends", "much", "upon", "wheel"]
+
+
+def test_the_pipeline_of_three_hosts_squares_numbers(tmp_path: Path) -> None:
+    (tmp_path / "squares.py").write_text(examples("README.md")[1])
+    done = subprocess.run(
+        [*COMMAND, "run", "squares.py", "--duration", "1"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    assert "balanced: every tuple is accounted for" in done.stdout, done.stderr
+    found = (tmp_path / "squares.jsonl").read_text().splitlines()
+    assert sorted(map(int, found)) == [n * n for n in range(len(found))]
 
 
 def test_the_pipeline_that_scales_splits_lines() -> None:

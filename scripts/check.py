@@ -5,6 +5,9 @@
     scripts/check.py format lint --fix     only these, mending what can be mended
     scripts/check.py tests -- -k leave     what follows `--` goes to pytest
 
+All tests run in several processes at a time; those chosen by arguments run in one, unless `-n` is
+among the arguments.
+
 The direction of imports is one of the tests (tests/test_architecture.py). Exit code 1 if a stage
 failed. The tests come last, so that the output of a good run ends with pytest's closing line.
 """
@@ -26,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / ".build" / "types"
 PYTHON = ROOT / ".venv" / "bin" / "python"
 STAGES = ("format", "lint", "types", "tests")
+INTERRUPTED = 130
 
 
 def main() -> int:
@@ -40,9 +44,13 @@ def main() -> int:
         "format": lambda: run("ruff", "format", *([] if args.fix else ["--check"]), "."),
         "lint": lambda: run("ruff", "check", *(["--fix"] if args.fix else []), "."),
         "types": types,
-        "tests": lambda: run("pytest", "--durations=10", *pytest_options),
+        "tests": lambda: run("pytest", "--durations=10", *(pytest_options or in_parallel())),
     }
-    failed = [name for name in args.stages or STAGES if not timed(name, stages[name])]
+    try:
+        failed = [name for name in args.stages or STAGES if not timed(name, stages[name])]
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        return INTERRUPTED
     if failed:
         print(f"failed: {', '.join(failed)}", flush=True)
     return 1 if failed else 0
@@ -74,8 +82,22 @@ def timed(name: str, stage: Callable[[], bool]) -> bool:
     return good
 
 
+def in_parallel() -> list[str]:
+    """For pytest-xdist. One process more than there are cores: tests wait a tenth of their time,
+    and each process takes seconds to find all tests."""
+    limited = hasattr(os, "sched_getaffinity")  # to some cores of the machine
+    cores = len(os.sched_getaffinity(0)) if limited else os.cpu_count() or 1
+    return ["-n", str(cores + 1)]
+
+
 def run(tool: str, *arguments: str) -> bool:
-    return subprocess.run([sys.executable, "-m", tool, *arguments], cwd=ROOT).returncode == 0
+    """Ctrl-C reaches the tool, too, which needs a while to end what it has started."""
+    with subprocess.Popen([sys.executable, "-m", tool, *arguments], cwd=ROOT) as process:
+        try:
+            return process.wait() == 0
+        except KeyboardInterrupt:
+            process.wait()
+            raise
 
 
 def types() -> bool:

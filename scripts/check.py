@@ -30,6 +30,9 @@ TREE = ROOT / ".build" / "types"
 PYTHON = ROOT / ".venv" / "bin" / "python"
 STAGES = ("format", "lint", "types", "tests")
 INTERRUPTED = 130
+PROCESSES_MAX = 6
+"""Of tests. Where only a part of many cores is granted, more would be in each other's way; and
+each takes some 300 MB, and seconds to find all tests."""
 
 
 def main() -> int:
@@ -83,11 +86,10 @@ def timed(name: str, stage: Callable[[], bool]) -> bool:
 
 
 def in_parallel() -> list[str]:
-    """For pytest-xdist. One process more than there are cores: tests wait a tenth of their time,
-    and each process takes seconds to find all tests."""
+    """For pytest-xdist. One process more than there are cores: tests wait a tenth of their time."""
     limited = hasattr(os, "sched_getaffinity")  # to some cores of the machine
     cores = len(os.sched_getaffinity(0)) if limited else os.cpu_count() or 1
-    return ["-n", str(cores + 1)]
+    return ["-n", str(min(cores + 1, PROCESSES_MAX))]
 
 
 def run(tool: str, *arguments: str) -> bool:

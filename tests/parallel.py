@@ -10,7 +10,7 @@ from xdist.scheduler import LoadScopeScheduling
 ONE_SPARK = ("tests/spark_engine/", "tests/spark_bridge/")
 """Each of these folders has one Spark, which is a Java machine, for all its tests."""
 LONG = (*ONE_SPARK, "tests/scripts/test_chaos.py", "tests/runtime/world/test_swarm.py")
-"""They begin first, so that at the end no process waits for the last one."""
+"""They begin first, in this order, so that at the end no process waits for the last one."""
 SPLIT = "test_worlds_are_valid_and_most_prove_something"
 """So long that its parameters are spread over the processes."""
 
@@ -34,4 +34,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    return next((n for n, one in enumerate(LONG) if item.nodeid.startswith(one)), len(LONG))

@@ -40,6 +40,14 @@ def test_all_tests_run_in_one_process_more_than_there_are_cores(
     assert calls == [("ruff", "check", "."), ("pytest", "--durations=10", "-n", "3")]
 
 
+def test_on_many_cores_there_are_not_more_processes_than_are_of_use(
+    calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check.os, "sched_getaffinity", lambda _: {*range(64)}, raising=False)
+    assert called(monkeypatch, "tests") == 0
+    assert calls == [("pytest", "--durations=10", "-n", str(check.PROCESSES_MAX))]
+
+
 def test_chosen_tests_run_in_one_process(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     assert called(monkeypatch, "tests", "--", "tests/protocol", "-k", "leave") == 0
     assert calls == [("pytest", "--durations=10", "tests/protocol", "-k", "leave")]

@@ -13,6 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from anabranch.cli import GC_THRESHOLD
 from anabranch.runtime.live.agent.launch import Run
 from tests.parallel import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 from tests.runtime.processes import LINUX
@@ -43,6 +44,10 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_FAST} {_UNVERIFIED}")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
     signal.signal(_number, signal.SIG_DFL)
+
+
+# Tests begin with many imports, too, and worlds are gone as a whole.
+gc.set_threshold(GC_THRESHOLD)
 
 
 def pytest_collection_finish() -> None:

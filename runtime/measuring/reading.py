@@ -126,7 +126,10 @@ class Reading:
             return ()
         return told.loads if len(told.loads) == self.instances else ()
 
+    def rank_told(self, told: int | None) -> int | None:
+        """The rank of an instance that was told so last; one that does not fit the number of
+        instances is older than that, and says nothing."""
+        return told if told is not None and told < self.instances else None
+
     def with_rank(self, told: int | None) -> Reading:
-        """The same by an instance that was told its rank last so; one that does not fit the number
-        of instances is older than that, and says nothing."""
-        return replace(self, rank=told if told is not None and told < self.instances else None)
+        return replace(self, rank=self.rank_told(told))

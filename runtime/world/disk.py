@@ -18,11 +18,14 @@ import os
 import select
 import stat
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from anabranch.runtime.ports.store import File, Held, Store, T
 from anabranch.runtime.world.disk_faults import NO_FAULTS, NOTHING_LEFT, Blow, DiskFaults, Left
 from anabranch.runtime.world.disk_nodes import Change, DiskNode
+
+PATHS_KEPT = 4_096
 
 
 class Killed(BaseException):
@@ -99,7 +102,7 @@ class MemoryDisk:
     def find(self, path: Path) -> DiskNode:
         """Raises `FileNotFoundError`, `NotADirectoryError`."""
         node = self._root
-        for name in _parts(path):
+        for name in _parts(os.fspath(path)):
             if not node.is_folder:
                 raise refusal(errno.ENOTDIR, path)
             if name not in node.names:
@@ -118,8 +121,9 @@ class MemoryDisk:
         return more if self.room is None else max(0, min(more, self.room - self.size))
 
 
-def _parts(path: Path) -> tuple[str, ...]:
-    return tuple(part for part in Path(os.path.normpath(path)).parts if part != "/")
+@lru_cache(maxsize=PATHS_KEPT)
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in os.path.normpath(path).split("/") if part not in {"", "."})
 
 
 class _Opened:

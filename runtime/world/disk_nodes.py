@@ -26,6 +26,7 @@ class DiskNode:
     def __init__(self, number: int, mode: int) -> None:
         self.number = number
         self.mode = mode
+        self.is_folder = stat.S_ISDIR(mode)
         self.links = 0
         self.data = bytearray()
         self.kept = bytearray()
@@ -42,10 +43,6 @@ class DiskNode:
         self.changes: list[tuple[int, list[Change]]] = []
         """Of names, since the last sync, with the place of each among all of the disk. Those of one
         list come together."""
-
-    @property
-    def is_folder(self) -> bool:
-        return stat.S_ISDIR(self.mode)
 
     def status(self) -> os.stat_result:
         links = 1 if self.is_folder else self.links

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from weakref import WeakSet
 
 from anabranch.runtime.ports import clock
 from anabranch.runtime.world.timeline import Timeline
@@ -94,6 +95,8 @@ class VirtualLoop(_Loop):
         self.left: set[asyncio.Task[Any]] = set()
         """Of a dead one: its tasks. They are kept, since whatever they would do in the end, when
         nothing refers to them any more, they must not do in this world."""
+        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        """A world has hundreds of loops: to search for these among those of all costs more."""
         self._ready: deque[VirtualHandle] = deque()
         self._timers: list[tuple[float, int, VirtualHandle]] = []
         self._order = itertools.count()
@@ -141,7 +144,10 @@ class VirtualLoop(_Loop):
         return timers[0][0] if timers else None
 
     def waiters(self) -> Iterable[str]:
-        return sorted(f"{self.name}: {task.get_name()}" for task in asyncio.all_tasks(self))
+        return sorted(f"{self.name}: {task.get_name()}" for task in self._pending())
+
+    def _pending(self) -> set[asyncio.Task[Any]]:
+        return {task for task in self._tasks if not task.done()}
 
     def rest(self, seconds: float) -> None:
         """It has no turn for so long, or until it `wakes`."""
@@ -160,7 +166,7 @@ class VirtualLoop(_Loop):
         """As SIGKILL: from now on nothing of it is called."""
         if not self.dead:
             self.dead = True
-            self.left = asyncio.all_tasks(self)
+            self.left = self._pending()
             self._ready.clear()
             self._timers.clear()
             self.timeline.remove(self)
@@ -237,6 +243,7 @@ class VirtualLoop(_Loop):
         self, coro: Any, *, name: Any = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
         task = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks.add(task)
         if self.dead:
             self.left.add(task)
         return task

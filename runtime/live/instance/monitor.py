@@ -66,8 +66,10 @@ class Monitor:
         meter.own_operation(isinstance(state, Active) and state.own is not None)
         self._host.look(now())
         received_from, sent_to = path.neighbourhood.streams
+        reading = meter.reading(now(), keeper=keeper)
         return replace(
-            meter.reading(now(), keeper=keeper).with_rank(self._siblings.rank),
+            reading,
+            rank=reading.rank_told(self._siblings.rank),
             keyed=bool(self._profile.operator.edges),
             results_total=path.counts.tuples_out,
             cpu_total_s=self._host.own_s,

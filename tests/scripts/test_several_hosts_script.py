@@ -25,11 +25,12 @@ def lines(read: int) -> list[str]:
 
 def test_the_judge_sees_what_is_lost_doubled_or_out_of_order() -> None:
     good = lines(5 * KEYS)
+    first, last = (f"K{n}" for n in (0, KEYS - 1))
     assert wrong_keys(good, 5 * KEYS) == {}
-    assert wrong_keys(good[1:], 5 * KEYS) == {"K0": "1 of 5 lost, 0 twice"}
-    assert wrong_keys([*good, good[-1]], 5 * KEYS) == {f"K{KEYS - 1}": "0 of 5 lost, 1 twice"}
+    assert wrong_keys(good[1:], 5 * KEYS) == {first: "1 of 5 lost, 0 twice"}
+    assert wrong_keys([*good, good[-1]], 5 * KEYS) == {last: "0 of 5 lost, 1 twice"}
     turned = [good[KEYS], *good[1:KEYS], good[0], *good[KEYS + 1 :]]
-    assert wrong_keys(turned, 5 * KEYS) == {"K0": "0 of 5 lost, 0 twice, not in order"}
+    assert wrong_keys(turned, 5 * KEYS) == {first: "0 of 5 lost, 0 twice, not in order"}
     assert wrong_keys([*good, json.dumps(["other", 1])], 5 * KEYS).keys() == {"other"}
 
 

@@ -1,5 +1,6 @@
-"""Looks whether senders keep to their credit: how much lies at the other end of each channel. What
-was allowed once stays allowed, so at a next incarnation, which has done less, more may lie."""
+"""Looks whether senders keep to their credit: how much lies at the other end of each channel; and
+whether receivers give back no more than has come. What was allowed once stays allowed, so at a next
+incarnation, which has done less, more may lie."""
 
 from __future__ import annotations
 
@@ -43,7 +44,10 @@ class CreditWatch:
             is_first = task is not None and task.incarnation == 1
             if not is_first or self._loses(channel):
                 return
-            if waiting >= most:
+            if channel.grant.tuples_done > before:
+                told = f"{before} tuples have come from {channel.peer}, and more count as done"
+                self._faults.append(f"P27: {told}")
+            elif waiting >= most:
                 told = f"a batch comes from {channel.peer}, and {waiting} of {most} bytes lie here"
                 self._faults.append(f"P27: {told}")
             elif before >= allowed:

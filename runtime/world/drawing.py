@@ -25,7 +25,7 @@ from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.scenes import DEADLOCK, NEAR, SCENES, GraphScene, Scene
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.troubles import NO_TROUBLES, Troubles
-from anabranch.runtime.world.world import End, HostDrain
+from anabranch.runtime.world.world import End, HostDrain, Pinning
 
 Crashes = Literal["some", "all", "none"]
 EXACTLY: Delivery = "effectively-once"
@@ -68,6 +68,8 @@ APART_SHARE = 0.7
 HOST_LOSSES_EACH_MAX = 3
 """Of one instance: what it waited for may be far away for long, and too many deaths in a row give a
 run up."""
+PINS_SHARE = 0.2
+"""Of the worlds with operators that scale: a user says how many instances some of them have."""
 RELOCATIONS_SHARE = 0.3
 """Of the worlds with decisions."""
 LEAVERS_SHARE = 0.1
@@ -176,6 +178,7 @@ class Trial:
     apart: bool = False
     """All hosts but the first have a worker and files of their own, and can be cut off."""
     drains: tuple[HostDrain, ...] = ()
+    pins: tuple[Pinning, ...] = ()
 
     @property
     def outlives_power(self) -> bool:
@@ -208,9 +211,11 @@ def drawn(
     trial = drawing.trial(scene)
     chance = random.Random(f"{seed} hosts").random()
     if not trial.scene.scaled or chance >= HOSTS_SHARE:
-        return trial
+        return pinned(trial)
     of_apart = random.Random(f"{seed} apart")
-    return apart(trial) if of_apart.random() < APART_SHARE and not trial.hangs else spread(trial)
+    if of_apart.random() < APART_SHARE and not trial.hangs:
+        return apart(trial)
+    return pinned(spread(trial))
 
 
 class _TrialDrawing:
@@ -501,6 +506,17 @@ def apart(trial: Trial) -> Trial:
     return replace(trial, drains=drains, troubles=troubles, ends=() if calm else ends)
 
 
+def pinned(trial: Trial) -> Trial:
+    """The same, but in some worlds a user says how many instances operators have, one to four
+    times, and takes some of it back."""
+    rng = random.Random(f"{trial.seed} pins")
+    if not trial.scene.scaled or trial.troubles.prey or rng.random() >= PINS_SHARE:
+        return trial  # where an operator is the prey, moves or leaves of another are what is tried
+    times = sorted(rng.uniform(0.0, trial.until_s) for _ in range(rng.choice((1, 1, 2, 4))))
+    pins = [Pinning(t, rng.choice(trial.scene.scaled), rng.choice((None, 1, 2, 3))) for t in times]
+    return replace(trial, pins=tuple(pins))
+
+
 def ending(trial: Trial) -> Trial:
     """The same, but all processes end at once, one to three times; half of the trials lose their
     power then."""
@@ -542,7 +558,7 @@ def plain(value: Any) -> Any:
         return {"name": value.name, "graph": plain(graph)}
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, End | HostDrain):
+    if isinstance(value, End | HostDrain | Pinning):
         return value._asdict()
     if isinstance(value, tuple | list):
         return [*map(plain, value)]

@@ -100,6 +100,14 @@ def _tuples_only(_right: property) -> property:
     return property(lambda allowance: allowance.tuples_allowed > allowance.tuples_sent)
 
 
+def _twice(right: Method) -> Callable[..., None]:
+    def twice(*args: Any) -> None:
+        right(*args)
+        right(*args)
+
+    return twice
+
+
 def does_nothing(_right: Method) -> Callable[..., None]:
     return lambda *_: None
 
@@ -229,6 +237,13 @@ LAPSES = (
         Allowance,
         "allow",
         _some_more,
+    ),
+    Lapse(
+        "returns credit twice",
+        "what a batch has taken of the credit is given back twice",
+        Channel,
+        "batch_done",
+        _twice,
     ),
     Lapse("ignores bytes", "credit in bytes is not kept to", Allowance, "open", _tuples_only),
     Lapse(

@@ -8,12 +8,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.live.agent import roster, run_journal, state_dir
+from anabranch.runtime.live.agent import pins, roster, run_journal, state_dir
 from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.live.agent.drains import Drains
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.roster import Member, Roster
-from anabranch.runtime.live.agent.run_journal import Claimed, RunRecord
+from anabranch.runtime.live.agent.run_journal import Claimed, Pinned, RunRecord
 from anabranch.runtime.live.agent.watchdog import Watchdog
 from anabranch.runtime.live.link.messages import LeaveAnswer
 from anabranch.runtime.plan.ends import Split
@@ -55,6 +55,18 @@ def _no_claims(log: Method) -> Method:
             log(writer, record)
 
     return some
+
+
+def _no_pins(log: Method) -> Method:
+    def some(writer: RunJournalWriter, record: RunRecord) -> None:
+        if not isinstance(record, Pinned):
+            log(writer, record)
+
+    return some
+
+
+def _any_may_leave(_right: Method) -> Method:
+    return lambda _seen: False
 
 
 def _none(_right: Any) -> tuple[()]:
@@ -143,6 +155,21 @@ LAPSES = (
         Drains,
         "drain",
         _told_once,
+    ),
+    Lapse(
+        "tells the keeper to leave",
+        "an operator does not come to the number that a user has said",
+        pins,
+        "_is_no_keeper",
+        _any_may_leave,
+    ),
+    Lapse(
+        "forgets pins",
+        "another agent does not know the numbers that a user has said",
+        RunJournalWriter,
+        "log",
+        _no_pins,
+        crashes="all",
     ),
     Lapse("makes too many", "an operator has too many", roster, "places", _as_many_as_asked),
     Lapse(

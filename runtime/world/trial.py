@@ -159,6 +159,7 @@ def world_of(
         hosts=trial.hosts,
         apart=trial.apart,
         drains=trial.drains,
+        pins=trial.pins,
         fixed={*pipeline.operators} - {*trial.scene.scaled},
     )
 

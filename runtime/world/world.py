@@ -7,9 +7,10 @@ Everything that a run meets is drawn from the seed: the same seed gives the same
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import NamedTuple
 from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.host_sites import HOME, Elsewhere
+from anabranch.runtime.live.agent.journal_writer import CannotWrite
+from anabranch.runtime.live.agent.pins import check_pin
 from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
 from anabranch.runtime.live.agent.state_dir import StateDir, kept_in, open_state
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -25,6 +28,7 @@ from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import using
 from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.world.agent_disk import GIVEN_UP, LATE_TRIES_MAX, PAUSE_S, REFUSED, ByOwner
 from anabranch.runtime.world.clock import BEGAN_WALL_S, VirtualClock
 from anabranch.runtime.world.disk import Killed
@@ -67,6 +71,14 @@ class HostDrain(NamedTuple):
     host: str
 
 
+class Pinning(NamedTuple):
+    """A user says at this time how many instances an operator has; None: its policy decides."""
+
+    at_s: float
+    operator: str
+    instances: int | None
+
+
 class World(Surroundings):
     """`disk_faults`: of the disk as instances see it; `agent_faults`: as the agent does, until the
     troubles are over: they may kill it, or let it give up. `ends`: after each of them another agent
@@ -75,7 +87,7 @@ class World(Surroundings):
     `began_s`: what the wall clock shows when the world begins. `guests`: live in it, too, whatever
     becomes of the run. `hosts`: on which its instances are; none: on one; `apart`: all but the
     first have a worker and files of their own; `drains`: of these; `fixed`: operators that stay
-    then.
+    then. `pins`: each is said once, and again if the agent could not take it.
 
     Large because it leads a run through all its agents, and each of its parts has something to do
     at the beginning and at the end of each."""
@@ -100,6 +112,7 @@ class World(Surroundings):
         apart: bool = False,
         drains: Sequence[HostDrain] = (),
         fixed: Collection[str] = (),
+        pins: Sequence[Pinning] = (),
     ) -> None:
         by_owner = ByOwner(
             disk_faults,
@@ -122,14 +135,13 @@ class World(Surroundings):
             troubles or Troubles(), self.processes, self.network, self.rng("troubles"), observer
         )
         self._tell_troubles(disk_faults)
-        self._rest_at_s = rest_at_s
-        self._guests = guests
+        self._rest_at_s, self._guests, self._drains = rest_at_s, guests, drains
         self._elsewhere = Elsewhere(HOME, lambda: hosts)
         self._far: FarHosts | None = None
         if apart:
             self._set_apart(hosts)
-        self._drains = drains
         self._fixed = dict.fromkeys(fixed, "the scene says so")
+        self._pins, self._taken_pins = _possible(pins, pipeline), list[Pinning]()
         self.disk_faults = disk_faults
         self._clock = VirtualClock(self.timeline, self.rng("chance"), began_s)
         self.agent_faults = agent_faults
@@ -236,6 +248,8 @@ class World(Surroundings):
         for drain in self._drains:
             at_s = max(drain.at_s, self.timeline.now)
             of_agent.call_at(at_s, self._drain, drain.host)
+        for pin in self._pins:
+            of_agent.call_at(max(pin.at_s, self.timeline.now), self._pin, pin)
         if self._rest_at_s is not None and self._rest_at_s > self.timeline.now:
             of_troubles.call_at(self._rest_at_s, self._look_whether_at_rest)
 
@@ -297,6 +311,28 @@ class World(Surroundings):
             self._agent.drains.fixed.update(self._fixed)
             self._agent.tasks.start(f"drain {host}", self._agent.drains.drain(host))
 
+    def _pin(self, pin: Pinning) -> None:
+        if self._agent is not None and pin not in self._taken_pins:
+            self._agent.tasks.start("pin", self._say_pin(self._agent, pin))
+
+    async def _say_pin(self, agent: Agent, pin: Pinning) -> None:
+        await asyncio.shield(agent.course.started)
+        with suppress(CannotWrite):  # the run has failed, and is begun again
+            agent.pin(pin.operator, pin.instances)
+            self._taken_pins.append(pin)
+            self._remark(f"{pin.operator} is to have {pin.instances or 'any number of'} instances")
+
+    def _other_numbers(self) -> Iterator[str]:
+        """Operators that have not come to the number which a user has said last."""
+        assert self._agent is not None
+        for operator, wanted in {pin.operator: pin.instances for pin in self._taken_pins}.items():
+            kept = self._agent.snapshot().operator(operator).pinned
+            if kept != wanted:
+                yield f"of {operator}, a user has said {wanted}, and the run has kept {kept}"
+            count = len(self._agent.roster.active(operator))
+            if wanted not in (None, count):
+                yield f"{operator} has {count} instances, and is to have {wanted}"
+
     def _left_behind(self) -> Iterator[str]:
         assert self._agent is not None
         for drain in self._drains:
@@ -306,7 +342,7 @@ class World(Surroundings):
 
     def _look_whether_at_rest(self) -> None:
         assert self.observer is not None
-        self.observer.faults += self._left_behind()
+        self.observer.faults += [*self._left_behind(), *self._other_numbers()]
         self.observer.remark(self.timeline.now, "nothing has gone wrong for long")
         self.observer.faults += self.observer.at_rest(self.processes.instances)
 
@@ -340,3 +376,13 @@ class World(Surroundings):
             elsewhere=self._elsewhere,
         )
         return agent.report(await agent.run())
+
+
+def _possible(pins: Sequence[Pinning], pipeline: Pipeline) -> list[Pinning]:
+    """Others would be refused."""
+    found = []
+    for pin in pins:
+        with suppress(PipelineError):
+            check_pin(pipeline.operators, pin.operator, pin.instances)
+            found.append(pin)
+    return found

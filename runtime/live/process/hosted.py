@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
+from contextvars import Context
 from typing import Any
 
 from anabranch.runtime.live.hosts.stream import FrameStream
+from anabranch.runtime.live.process.kernel_view import STOPPED, KernelLook
 from anabranch.runtime.live.process.local_process import LocalProcess
 from anabranch.runtime.live.process.process import OUTPUT_TIMEOUT_S
 from anabranch.runtime.live.process.processes import ForkError, MakeProcesses
@@ -37,6 +39,7 @@ from anabranch.runtime.live.process.tunnel import (
     ProcessMade,
     RemoveFiles,
     StopAll,
+    SystemLooks,
     ToProcess,
     Tunnel,
     TunnelError,
@@ -48,11 +51,16 @@ from anabranch.runtime.live.process.tunnel import (
     written,
 )
 from anabranch.runtime.live.process.tunnel_stream import TunnelStream, heard
+from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.ports import clock
 
 PROCESSES_MAX = 1024
 """At a time."""
 IMPORT_DEADLINE_S = 60.0
+SUSPECT_S = 5.0
+"""So long the process that all are forked from may be stopped."""
+LOOK_S = 2.0
+"""How often processes are looked at."""
 LINK_S = 0.1
 """Between the exit of a process and the end of its link, which is there already unless another
 process holds a copy of it."""
@@ -119,6 +127,7 @@ class HostWorker:
         """Until the run says that it stops: whether files are to be kept, as they are while there
         are dead letters that the run does not have. All processes have ended then."""
         self._start(self._load(), "load")
+        self._start(self._look_at_all(), "look", clock.periodic())
         keep = lacks_letters = False
         try:
             keep = await self._stop
@@ -133,8 +142,10 @@ class HostWorker:
                 await asyncio.wait(self._tasks)
         return keep or lacks_letters
 
-    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
+    def _start(
+        self, work: Coroutine[Any, Any, None], name: str, context: Context | None = None
+    ) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -267,6 +278,25 @@ class HostWorker:
         self._processes.keep_standby()
         self._send(CanMake(self._processes.parent_pid))
 
+    async def _look_at_all(self) -> None:
+        """The run cannot see whether a process here is stopped, works or waits; and without the one
+        that they are all forked from none can be made or ended."""
+        processes, stopped_s = self._processes, 0.0
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                found = [hosted.looked_at(processes.look) for hosted in self._hosted.values()]
+                parent = processes.look(processes.parent_pid)
+            except OSError as error:
+                if not passing(error):
+                    raise
+                continue
+            if seen := [row for row in found if row is not None]:
+                self._send(SystemLooks(seen))
+            stopped_s = stopped_s + LOOK_S if parent and parent.state == STOPPED else 0.0
+            if stopped_s > SUSPECT_S:
+                processes.go_on(processes.parent_pid)
+
     def _note_lost(self, why: str) -> None:
         self._send(CannotMake(why))
 
@@ -308,9 +338,18 @@ class HostedProcess:
         self._send = send
         self._goes = True
         self._told_link = self._told_output = False
+        self._seen: KernelLook | None = None
         process.on_frame = lambda body: send(FromProcess(key, body))
         process.link.closed.add_done_callback(lambda _: self._tell_link())
         process.output.closed.add_done_callback(lambda _: self._tell_output())
+
+    def looked_at(self, look: Callable[[int], KernelLook | None]) -> tuple[int, str, int] | None:
+        """None: nothing new. Raises `OSError` if it cannot be seen just now."""
+        seen = look(self.process.pid)
+        if seen is None or seen == self._seen:
+            return None
+        self._seen = seen
+        return self._key, seen.state, seen.cpu
 
     def let(self, *, go_on: bool) -> None:
         if go_on != self._goes:

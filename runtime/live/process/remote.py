@@ -37,6 +37,7 @@ from anabranch.runtime.live.process.tunnel import (
     ProcessMade,
     RemoveFiles,
     StopAll,
+    SystemLooks,
     TunnelError,
     TunnelMessage,
     WorkerPlace,
@@ -54,7 +55,10 @@ class _AnotherWorker(ForkError):
 
 class RemoteProcesses:
     """`on_lost`: nothing can be made there any more, for this reason; `on_taken_over`: all that
-    was there has ended, and more can be made soon."""
+    was there has ended, and more can be made soon.
+
+    Large because another worker touches all of it at once: requests on their way, processes that
+    count as ended, duties of the host that are told again."""
 
     def __init__(
         self,
@@ -145,8 +149,8 @@ class RemoteProcesses:
                 self.line.send(KillProcess(process.key))
 
     def look(self, pid: int) -> KernelLook | None:
-        """Only the host itself sees it."""
-        return None
+        """As the worker has seen it last."""
+        return next((p.seen for p in self._processes.values() if p.pid == pid), None)
 
     def go_on(self, pid: int) -> None:
         """A stopped one is not seen from here."""
@@ -252,6 +256,10 @@ class RemoteProcesses:
                     self._on_taken_over()
             case AllStopped():
                 self._note_stopped()
+            case SystemLooks(seen=seen):
+                for key, state, cpu in seen:
+                    if key in self._processes:
+                        self._processes[key].seen = KernelLook(state, cpu)
             case Letters(lines=lines):
                 self._take_letters(lines)
             case Printed(key=None, line=line):

@@ -13,6 +13,7 @@ from anabranch.runtime.live.link.link import (
     LinkError,
     body_of,
 )
+from anabranch.runtime.live.process.kernel_view import KernelLook
 from anabranch.runtime.live.process.process import OnOutput, Output, Process
 from anabranch.runtime.live.process.tunnel import (
     CloseLink,
@@ -96,6 +97,8 @@ class RemoteProcess(Process):
         self.link_ended = self.output_ended = False
         """As the worker says."""
         self.is_killed = False
+        self.seen: KernelLook | None = None
+        """What the system there has said of it last."""
 
     @property
     def is_over(self) -> bool:

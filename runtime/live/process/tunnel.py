@@ -242,6 +242,12 @@ class ParentFollowed(TunnelMessage, frozen=True, tag="followed"):
     parent_pid: int
 
 
+class SystemLooks(TunnelMessage, frozen=True, tag="looks"):
+    """What the system says of processes, as `KernelLook`, where that is new."""
+
+    seen: list[tuple[Key, str, int]]
+
+
 class Letters(TunnelMessage, frozen=True, tag="letters"):
     """Whole lines of the file of dead letters there, once all processes have stopped."""
 
@@ -264,6 +270,7 @@ FromWorker = (
     | OutputClosed
     | ProcessExited
     | ParentFollowed
+    | SystemLooks
     | Letters
     | AllStopped
 )

@@ -14,6 +14,7 @@ import pytest
 from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.live.process import tunnel as tunnels_of
 from anabranch.runtime.live.process.hosted import HostWorker
+from anabranch.runtime.live.process.kernel_view import KernelLook
 from anabranch.runtime.live.process.processes import ForkError
 from anabranch.runtime.live.process.tunnel import NumberedPiece, Tunnel, TunnelError, written
 from anabranch.runtime.world.stream import Conditions
@@ -469,3 +470,33 @@ def test_dead_letters_stay_there_with_the_files_or_if_they_cannot_be_written_her
     assert (heard == []) is keeps
     assert all("dead letters of far stay there" in line for line in told)
     assert bool(told) is not keeps
+
+
+def test_what_the_system_says_of_a_process_there_is_known_here_a_little_later() -> None:
+    async def act(far: Far, near: Near) -> None:
+        one, other = (await near.fork()).process, (await near.fork()).process
+        assert near.processes.look(one.pid) is None
+        far.looks[one.pid] = KernelLook("T", 5)
+        await asyncio.sleep(3)
+        assert near.processes.look(one.pid) == KernelLook("T", 5)
+        assert near.processes.look(other.pid) is None
+        far.cannot_look, far.looks[one.pid] = True, KernelLook("S", 6)
+        await asyncio.sleep(3)
+        assert near.processes.look(one.pid) == KernelLook("T", 5)
+        far.cannot_look = False
+        await asyncio.sleep(3)
+        assert near.processes.look(one.pid) == KernelLook("S", 6)
+
+    carry_out(act)
+
+
+def test_a_stopped_process_from_which_all_are_forked_goes_on_there() -> None:
+    async def act(far: Far, near: Near) -> None:
+        await near.fork()
+        far.looks[100] = KernelLook("T", 1)
+        await asyncio.sleep(4)
+        assert far.looks[100].state == "T"
+        await asyncio.sleep(4)
+        assert far.looks[100].state == "S"
+
+    carry_out(act)

@@ -132,10 +132,12 @@ class CountingProcesses:
             self._loop.post(process.note_exited, code, at=loop.timeline.now + 1e-4)
 
     def look(self, pid: int) -> KernelLook | None:
-        return None
+        if self._far.cannot_look:
+            raise OSError(24, "Too many open files")
+        return self._far.looks.get(pid)
 
     def go_on(self, pid: int) -> None:
-        """None is stopped."""
+        self._far.looks[pid] = KernelLook("S", 1)
 
     async def stop(self) -> None:
         for process in list(self.alive):
@@ -158,6 +160,9 @@ class Far:
         self.removed: list[tuple[str, int]] = []
         self.kept: list[bool] = []
         self.letters: list[bytes] = []
+        self.looks: dict[int, KernelLook] = {}
+        """By pid, what the system says."""
+        self.cannot_look = False
         self._loop: VirtualLoop | None = None
         self.begin_worker()
 

@@ -54,6 +54,15 @@ def locked(path: Path, *, ours: bool) -> File:
     return lock
 
 
+def in_use_by(path: Path) -> str | None:
+    """What the process that has the folder has written of itself, its number; None if none has it,
+    or that cannot be seen."""
+    with suppress(OSError), closing(store().open(path / LOCK, os.O_RDWR)) as lock:
+        if not lock.lock(wait=False):
+            return lock.read(20, 0).decode("ascii", "replace").strip()
+    return None
+
+
 def inputs_in_words(inputs: Mapping[OperatorName, Sequence[str]]) -> dict[str, list[str]]:
     """What sources read in the place of their own: patterns by name, as text for any file."""
     return {

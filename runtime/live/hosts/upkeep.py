@@ -11,10 +11,13 @@ from anabranch.runtime.live.hosts.attended import STOPPED, Attended
 from anabranch.runtime.live.hosts.hosts_news import HostsTold
 from anabranch.runtime.live.hosts.pipeline_folder import new_run
 from anabranch.runtime.ports.disk import store
+from anabranch.runtime.storage.state_folder import in_use_by
 
 ANSWER_S = 3.0
 """For figures of a run."""
 ASK_EVERY_S = 0.2
+FORMER_S = 0.1
+"""Between two looks whether a process of a former agent has ended."""
 WAIT_S, WAIT_MAX_S = 1.0, 60.0
 """Before a process that was killed begins again: doubled each time, and 1 s after one that has
 begun its run."""
@@ -52,6 +55,7 @@ class Upkeep:
         wait_s = WAIT_S
         while True:
             code, why = 0, ""
+            await self._former_ended(one)
             try:
                 code = await self._run_once(one)
             except OSError as error:
@@ -72,6 +76,17 @@ class Upkeep:
             self._log.say("waiting", f"pipeline {one.id}: {one.message}", pipeline=one.id)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_MAX_S)
+
+    async def _former_ended(self, one: Attended) -> None:
+        """A run whose agent was killed takes some seconds to stop, longer if a host that it uses is
+        away; until then it has the state folder."""
+        while (former := in_use_by(one.folder.state)) is not None:
+            message = f"its former process ({former}) has not ended yet"
+            if one.message != message:
+                one.message = message
+                self._log.say("waiting", f"pipeline {one.id}: {message}", pipeline=one.id)
+                one.news.set()
+            await asyncio.sleep(FORMER_S)
 
     async def _run_once(self, one: Attended) -> int:
         folder = one.folder

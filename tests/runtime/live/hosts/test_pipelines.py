@@ -27,6 +27,7 @@ from anabranch.runtime.live.hosts.pipeline_folder import PipelineFolder
 from anabranch.runtime.live.hosts.pipelines import Pipelines
 from anabranch.runtime.live.hosts.printed import PrintedLog
 from anabranch.runtime.live.hosts.refused import PipelineRefused
+from anabranch.runtime.storage.state_folder import locked
 from tests.runtime.processes import LINUX, PATIENCE_S, ROOT
 
 FAKE_RUN = f"""
@@ -214,6 +215,23 @@ async def test_an_agent_that_starts_again_goes_on_with_what_had_not_ended(tmp_pa
         states = {status.id: status.starts for status in await there.statuses("")}
         assert states == {runs.id: 1, ended.id: 0}
         assert there.log_lines(ended.id, 10)[1] == ["begins new"]
+
+
+async def test_a_run_waits_until_its_former_process_has_ended_whose_agent_was_killed(
+    tmp_path: Path,
+) -> None:
+    async with host(tmp_path) as there:
+        await there.submit(*bundle())
+    former = locked(kept(tmp_path).state, ours=True)
+    async with host(tmp_path) as there:
+        await until(lambda: "has not ended yet" in printed(there))
+        status = await only(there)
+        assert status.state == "waiting"
+        assert status.message == f"its former process ({os.getpid()}) has not ended yet"
+        assert there.log_lines("a", 10)[1] == ["begins new"]
+        former.close()
+        await until(lambda: there.log_lines("a", 10)[1] == ["begins new", "begins resumed"])
+    assert printed(there).count("has not ended yet") == 1
 
 
 async def test_a_run_that_had_ended_when_the_agent_was_killed_does_not_begin_anew(

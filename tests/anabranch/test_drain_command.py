@@ -51,6 +51,10 @@ def test_a_host_is_drained_until_it_is_taken_back_also_when_its_agent_starts_aga
         started.append(b)
         assert drained(b)["b"]
         until(lambda: drained(a) == {"a": False, "b": True})
+        squares = write(tmp_path, "import anabranch as ab\npipeline = ab.Pipeline('p')", "p.py")
+        refused = called("submit", str(squares), "--to", b.address)
+        assert refused.returncode == 1
+        assert "b is drained; submit to another host, or first let this one take" in refused.stderr
         undone = called("drain", "b", "--undo", "--at", a.address)
         assert (undone.returncode, undone.stdout) == (0, "b takes instances again\n")
         until(lambda: drained(a) == {"a": False, "b": False})

@@ -104,6 +104,7 @@ class HostAgent:
             self._pipelines = Pipelines(
                 parent, config.name, self._command, config.warm, self._log, self._told
             )
+            self._pipelines.is_drained = folder.is_drained
             server = self._request_server()
             door = Door(
                 {
@@ -254,6 +255,7 @@ class HostAgent:
     def _drain(self, drained: bool) -> None:
         """Raises `OSError`."""
         self._folder.keep_drained(drained=drained)
+        self._pipelines.is_drained = drained
         if drained is self._gossip.membership.me.drained:
             return
         self._gossip.drain(drained=drained)

@@ -65,6 +65,8 @@ class Pipelines:
         self._host = host
         self.log = log
         self._upkeep = Upkeep(command, warm, log, hosts)
+        self.is_drained = False
+        """The host is: nothing new begins here."""
         self._all: dict[str, Attended] = {}
         self._damaged = DamagedPipelines(host, log)
         self._unpacking: set[str] = set()
@@ -154,6 +156,12 @@ class Pipelines:
 
     def _check(self, bundle: Bundle) -> None:
         check_requirements(bundle, self._host)
+        if self.is_drained:
+            raise PipelineRefused(
+                f"{self._host} is drained; submit to another host, or first let this one take "
+                f"instances again: anabranch drain {self._host} --undo",
+                wrong=False,
+            )
         if self._upkeep.closing:
             raise PipelineRefused(f"{self._host} is about to end; submit it again", wrong=False)
         if len(self) >= PIPELINES_MAX:

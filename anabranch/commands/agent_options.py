@@ -140,6 +140,8 @@ def say_pipelines(pipelines: Sequence[PipelineStatus]) -> None:
         say(f"{one.id} on {one.host}: {one.state}{_in_figures(one.run)}")
         if one.message:
             say(f"  {one.message}")
+        if away := (one.run or {}).get("away"):
+            say(f"  waits for host {', '.join(away)}, which does not answer")
         operators = (one.run or {}).get("operators", [])
         spreads = len({host for operator in operators for host in operator.get("hosts", ())}) > 1
         for operator in operators:

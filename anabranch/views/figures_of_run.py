@@ -30,6 +30,7 @@ def figures(snapshot: RunSnapshot) -> dict[str, Any]:
         "read": sum(o.tuples_in for o in sources),
         "delivered": sum(o.tuples_out for o in sinks),
         "dead_letters": sum(o.dead for o in snapshot.operators),
+        "away": list(snapshot.away),
         "operators": [
             {
                 "name": o.name,
@@ -54,5 +55,7 @@ def _hindered(operator: OperatorSnapshot, snapshot: RunSnapshot) -> str:
     """Why it has not got the number of instances that was asked for, as far as that is known."""
     if operator.pinned in (None, operator.instances):
         return ""
+    if away := sorted({m.host for m in operator.members} & {*snapshot.away}):
+        return f"host {', '.join(away)} does not answer"
     told = [e for e in snapshot.events if e.operator == operator.name and e.kind in HINDERS]
     return told[-1].detail if told else ""

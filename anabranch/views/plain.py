@@ -64,6 +64,8 @@ def line_of(snapshot: RunSnapshot) -> str:
     slow = sorted(culprits(snapshot))
     if slow:
         parts.append(f"held up by {', '.join(slow)}")
+    if snapshot.away:
+        parts.append(f"waits for host {', '.join(snapshot.away)}")
     return "; ".join(parts)
 
 

@@ -87,6 +87,9 @@ class RunSnapshot:
     """The latest, oldest first."""
     host_busy: float | None = None
     """Share of the host's processors that is in use, by whomever; None if that is not known."""
+    away: tuple[str, ...] = ()
+    """Other hosts of which nothing is heard just now, though instances of the run are there: the
+    run waits for them."""
 
     def operator(self, name: str) -> OperatorSnapshot:
         """Raises `KeyError` for an unknown name."""

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from anabranch.commands.agent_options import say_pipelines
+from anabranch.runtime.hosts.pipelines import PipelineStatus
 from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.values.kinds import EventKind
 from anabranch.views.figures import bar, duration, milliseconds, plural, rate, table
+from anabranch.views.figures_of_run import figures
 from anabranch.views.live import LiveView, picture
 from anabranch.views.plain import PlainView, line_of
 from anabranch.views.summary import summary, verdict
@@ -88,6 +91,25 @@ def test_the_line_for_logs_names_the_culprit_not_the_victims() -> None:
     assert held_up(seen) == {"lines": "split", "split": "count"}
     assert culprits(seen) == {"count"}
     assert line_of(seen).endswith("3 dead letters; held up by count")
+
+
+def test_hosts_that_a_run_waits_for_are_named_in_its_line_its_status_and_for_who_scales(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there = operator("up", members=(instance("up.0", host="north"),), pinned=2)
+    here = operator("out", "sink", members=(instance("out.0", host="home"),), pinned=2)
+    seen = snapshot(there, here, away=("north",))
+    assert line_of(seen).endswith("; waits for host north")
+    told = figures(seen)
+    assert told["away"] == ["north"]
+    hindered = [o["hindered"] for o in told["operators"]]
+    assert hindered == ["host north does not answer", ""]
+    words = ("up@1234", "up", "1234", "home", "up.py", "running", "")
+    say_pipelines([PipelineStatus(*words, pid=1, starts=1, run=told, message="")])
+    assert (
+        capsys.readouterr().out.splitlines()[1] == "  waits for host north, which does not answer"
+    )
+    assert "waits" not in line_of(snapshot(there, here))
 
 
 def test_lines_for_logs_come_less_and_less_often() -> None:

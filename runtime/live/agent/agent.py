@@ -345,7 +345,7 @@ class Agent:
         self.course.stop()
 
     def snapshot(self) -> RunSnapshot:
-        return snapshot_of(self._observed, self.course.phase, self.sites.idle, self.forker.pids)
+        return snapshot_of(self._observed, self.course.phase, self.sites)
 
     def report(self, outcome: Outcome) -> Report:
         """To be called after the run has ended."""

@@ -199,6 +199,11 @@ class HostSites:
     def is_reachable(self, host: str) -> bool:
         return self.of(host).is_reachable
 
+    def away(self, hosts: Iterable[str]) -> tuple[str, ...]:
+        """Those of them that are used, and cannot be reached just now."""
+        others = self._others
+        return tuple(h for h in sorted({*hosts}) if h in others and not others[h].is_reachable)
+
     @property
     def others(self) -> Iterator[ProcessesThere]:
         return (site.there for site in self._others.values())

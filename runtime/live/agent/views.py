@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.live.agent.boards import Boards
 from anabranch.runtime.live.agent.clock import RunClock
+from anabranch.runtime.live.agent.host_sites import HostSites
 from anabranch.runtime.live.agent.outcome import Outcome
 from anabranch.runtime.live.agent.recorder import Recorder, sent_to
 from anabranch.runtime.live.agent.roster import Member, Roster
@@ -49,16 +50,17 @@ class Observed:
     pinned: Mapping[str, int]
 
 
-def snapshot_of(run: Observed, phase: str, idle: int, pids: tuple[int, ...]) -> RunSnapshot:
+def snapshot_of(run: Observed, phase: str, sites: HostSites) -> RunSnapshot:
     return RunSnapshot(
         pipeline=run.pipeline.name,
         phase=phase,
         seconds=run.clock.now_s,
         operators=tuple(_operator_snapshot(run, o) for o in run.pipeline.operators.values()),
-        idle=idle,
-        pids=pids,
+        idle=sites.idle,
+        pids=sites.home.processes.pids,
         events=tuple(run.recorder.last_events(SNAPSHOT_EVENTS_MAX)),
         host_busy=run.host_use.share,
+        away=sites.away(member.host for member in run.roster.living()),
     )
 
 

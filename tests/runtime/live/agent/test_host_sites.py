@@ -24,7 +24,7 @@ async def test_hosts_that_are_used_and_cannot_be_reached_are_away_until_they_can
     home: Any = SimpleNamespace(is_reachable=True, fork=None)
     tasks = Tasks(lambda *_crashed: None)
     elsewhere = Elsewhere("home", tuple, made)
-    sites = HostSites(home, 0, tasks, elsewhere, 60.0, print, print)
+    sites = HostSites(home, 0, tasks, elsewhere, 60.0, print, print, print)
     there: Any = sites.elsewhere("north")
     hosts = ["north", "home", "", "never-used", "north"]
     assert sites.away(hosts) == ("north",)

@@ -62,6 +62,7 @@ SOON_DAYS = 30.0
 """A certificate that ends earlier is told with what to do."""
 INTERRUPTED = 130
 """Exit code."""
+DRAINED, TAKES_AGAIN = "is drained: instances leave it", "takes instances again"
 
 
 class AgentFailed(Exception):
@@ -259,8 +260,7 @@ class HostAgent:
         if drained is self._gossip.membership.me.drained:
             return
         self._gossip.drain(drained=drained)
-        text = "is drained: instances leave it" if drained else "takes instances again"
-        self._log.say("drained", text, drained=drained)
+        self._log.say("drained", DRAINED if drained else TAKES_AGAIN, drained=drained)
         if self._news is not None:
             self._news.note_changed()
 

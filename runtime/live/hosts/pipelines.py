@@ -165,10 +165,8 @@ class Pipelines:
         if self._upkeep.closing:
             raise PipelineRefused(f"{self._host} is about to end; submit it again", wrong=False)
         if len(self) >= PIPELINES_MAX:
-            raise PipelineRefused(
-                f"{PIPELINES_MAX} pipelines run on {self._host}, which is the most; stop one first",
-                wrong=False,
-            )
+            told = f"{PIPELINES_MAX} pipelines run on {self._host}, which is the most"
+            raise PipelineRefused(f"{told}; stop one first", wrong=False)
 
     async def _unpacked(self, bundle: Bundle, version: str, owner: str) -> Attended:
         made: list[PipelineFolder] = []

@@ -556,7 +556,7 @@ class Agent:
 
     def _host_refused(self, host: str, why: str) -> None:
         """Those that are there can go on nowhere else: their journals are there."""
-        there = [member.text for member in self.roster.living() if member.host == host]
+        there = [m.text for m in self.roster.living() if m.host == host and m.has_begun]
         told = f"host {host!r} makes no processes for this run: {why}"
         self.run_events.note("agent", EventKind.START_FAILED, told)
         if there and not self.course.is_over:

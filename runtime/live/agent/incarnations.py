@@ -9,10 +9,10 @@ from collections.abc import Callable
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.agent.assignments import Assignments
 from anabranch.runtime.live.agent.death_register import DeathRegister
-from anabranch.runtime.live.agent.host_sites import HostSites
+from anabranch.runtime.live.agent.host_sites import HostSite, HostSites
 from anabranch.runtime.live.agent.process_exit import describe_end, watch_process
 from anabranch.runtime.live.agent.roster import Member
-from anabranch.runtime.live.agent.starter import Starter
+from anabranch.runtime.live.agent.starter import Starter, StartError
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.ports import clock
@@ -45,9 +45,7 @@ class Incarnations:
     async def begin(self, member: Member) -> None:
         """Give it a process, and return when that is ready. Raises `StartError`."""
         patient = member.incarnation > 1  # its journal is on that host, and on no other one
-        await self._assignments.note(member)
-        site = self._sites.of(member.host)
-        process = await self._starter.take(member.text, site, patient=patient)
+        site, process = await self._made(member, patient=patient)
         process.name = member.text
         ready = self._starter.expect(member.text)
         # Before it gets its assignment, so that no message and no death of it is missed.
@@ -58,6 +56,19 @@ class Incarnations:
             member.text, process, ready, site, more_s, patient=patient
         )
         self._assignments.accepted(member)
+
+    async def _made(self, member: Member, *, patient: bool) -> tuple[HostSite, Process]:
+        """A process on its host; on another one, if nothing can be made on that, and nothing of it
+        is there yet. Raises `StartError`."""
+        while True:
+            await self._assignments.note(member)
+            site = self._sites.of(member.host)
+            try:
+                return site, await self._starter.take(member.text, site, patient=patient)
+            except StartError:
+                if patient or member.host not in self._sites.refused:
+                    raise
+                member.host = ""
 
     def is_at_home(self, member: Member) -> bool:
         return self._sites.elsewhere(member.host) is None

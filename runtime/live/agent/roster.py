@@ -97,6 +97,11 @@ class Member:
     """Done when it has sent its final count."""
 
     @property
+    def has_begun(self) -> bool:
+        """It has, or had, a process, and so a journal on its host."""
+        return self.process is not None or self.incarnation > 1
+
+    @property
     def operator(self) -> str:
         return self.id.operator
 

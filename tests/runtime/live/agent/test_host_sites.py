@@ -6,7 +6,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from anabranch.runtime.live.agent.host_sites import Elsewhere, HostSites
+from anabranch.runtime.live.agent.incarnations import Incarnations
+from anabranch.runtime.live.agent.starter import StartError
 from anabranch.runtime.live.agent.tasks import Tasks
 from tests.runtime.virtual_time import in_virtual_time
 
@@ -32,3 +36,40 @@ async def test_hosts_that_are_used_and_cannot_be_reached_are_away_until_they_can
     there.is_reachable = True
     assert sites.away(hosts) == ()
     await asyncio.sleep(2.0)
+
+
+class OneRefuses:
+    """In the place of assignments, sites and a starter: nothing can be made in the north."""
+
+    def __init__(self) -> None:
+        self.refused: dict[str, str] = {}
+        self.noted: list[str] = []
+
+    async def note(self, member: Any) -> None:
+        member.host = member.host or ("south" if self.refused else "north")
+        self.noted.append(member.host)
+
+    def of(self, host: Any) -> Any:
+        return host if isinstance(host, str) else "assigned"
+
+    async def take(self, _what: str, site: Any, *, patient: bool) -> Any:
+        if site == "north":
+            self.refused["north"] = "it lacks a module"
+            raise StartError("it lacks a module")
+        raise LookupError("made in the south")
+
+
+@in_virtual_time
+async def test_an_instance_that_has_begun_nowhere_is_on_another_host_than_one_that_refuses() -> (
+    None
+):
+    fake: Any = OneRefuses()
+    begins = Incarnations(fake, fake, fake, fake, fake, print)
+    new: Any = SimpleNamespace(text="up.0", host="", incarnation=1)
+    with pytest.raises(LookupError):  # what `take` raises where a process could be made
+        await begins.begin(new)
+    assert fake.noted == ["north", "south"]
+    back: Any = SimpleNamespace(text="up.0", host="north", incarnation=2)
+    with pytest.raises(StartError, match="lacks"):  # its journal is there
+        await begins.begin(back)
+    assert back.host == "north"

@@ -61,7 +61,7 @@ class Incarnations:
         """A process on its host; on another one, if nothing can be made on that, and nothing of it
         is there yet. Raises `StartError`."""
         while True:
-            await self._assignments.note(member)
+            await self._note(member)
             site = self._sites.of(member.host)
             try:
                 return site, await self._starter.take(member.text, site, patient=patient)
@@ -69,6 +69,13 @@ class Incarnations:
                 if patient or member.host not in self._sites.refused:
                     raise
                 member.host = ""
+
+    async def _note(self, member: Member) -> None:
+        """Raises `StartError`, with why hosts have refused."""
+        try:
+            await self._assignments.note(member)
+        except StartError as error:
+            raise StartError("; ".join([str(error), *self._sites.refused.values()])) from None
 
     def is_at_home(self, member: Member) -> bool:
         return self._sites.elsewhere(member.host) is None

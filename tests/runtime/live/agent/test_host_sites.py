@@ -46,6 +46,8 @@ class OneRefuses:
         self.noted: list[str] = []
 
     async def note(self, member: Any) -> None:
+        if member.text == "none.0":
+            raise StartError("no host for it")
         member.host = member.host or ("south" if self.refused else "north")
         self.noted.append(member.host)
 
@@ -73,3 +75,6 @@ async def test_an_instance_that_has_begun_nowhere_is_on_another_host_than_one_th
     with pytest.raises(StartError, match="lacks"):  # its journal is there
         await begins.begin(back)
     assert back.host == "north"
+    none: Any = SimpleNamespace(text="none.0", host="", incarnation=1)
+    with pytest.raises(StartError, match="no host for it; it lacks a module"):
+        await begins.begin(none)

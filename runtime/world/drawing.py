@@ -18,6 +18,7 @@ from anabranch.runtime.world.graphs import (
     Graph,
     Supply,
     before_a_slow_one,
+    counted_twice,
     drawn_graph,
     keyed_row,
 )
@@ -31,8 +32,9 @@ Crashes = Literal["some", "all", "none"]
 EXACTLY: Delivery = "effectively-once"
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
 APART = "hosts"
+NEW_OWNER = "new-owner"
 DRAWN = ("graph", "row", "leavers", APART)
-NAMES = (*DRAWN, *SCENES, NEAR.name)
+NAMES = (*DRAWN, NEW_OWNER, *SCENES, NEAR.name)
 """Of all pipelines that a world may be asked to have."""
 SUDDEN = (0.0, 0.0, 0.05, 0.2)
 """Where processes may die: see `Troubles.sudden`."""
@@ -201,9 +203,12 @@ def drawn(
     seed: int, scene: str | Scene = "", *, size: str = "small", crashes: Crashes = "some"
 ) -> Trial:
     """The world of a seed. `scene`: this one and no other; "graph": one that is drawn; "row": two
-    operators by key in a row; "leavers": see `LEAVERS_SHARE`; "hosts": one that is drawn, `apart`.
-    `crashes`: whether processes die in
-    it: in some worlds, in all, or in none. Raises `KeyError` for an unknown size."""
+    operators by key in a row; "leavers": see `LEAVERS_SHARE`; "hosts": one that is drawn, `apart`;
+    "new-owner": see `before_a_new_owner`, for no seed without being asked for. `crashes`: whether
+    processes die in it: in some worlds, in all, or in none. Raises `KeyError` for an unknown size.
+    """
+    if scene == NEW_OWNER:
+        return before_a_new_owner(seed, size, deadly=crashes != "none")
     drawing = _TrialDrawing(seed, size, crashes)
     if scene == APART:
         drawing.hangs = False
@@ -504,6 +509,29 @@ def apart(trial: Trial) -> Trial:
         for end in trial.ends
     )
     return replace(trial, drains=drains, troubles=troubles, ends=() if calm else ends)
+
+
+def before_a_new_owner(seed: int, size: str, *, deadly: bool) -> Trial:
+    """Once, an instance of an operator by key gives key groups to a newcomer. The slow one that
+    follows has a long queue of what the old owner has sent, and dies when the new owner, of which
+    it had nothing, may have begun to send. Nothing else tells it where it was."""
+    rng = random.Random(f"{seed} new owner")
+    count, span_s = rng.choice((100, 200)), rng.choice((0.2, 0.4))
+    load = InputLoad(count=count, span_s=span_s, bursts=((0.0, count),))
+    trial = Trial(
+        seed=seed,
+        size=size,
+        scene=GraphScene(counted_twice(rng), load, decides=False),
+        load=load,
+        decisions=(f"{rng.uniform(0.2, 0.6) * span_s:.4f} c duplicate",),
+        conditions=replace(drawn_conditions(rng), jitter_s=0.02),
+        limits=replace(DEFAULT_LIMITS, batch_tuples_max=rng.choice((1, 3)), linger_s=0.0),
+    )
+    troubles = Troubles(until_s=trial.until_s, clogs=10.0)  # repeats come late from some
+    if deadly:
+        kills = rng.choice((6.0, 12.0))
+        troubles = replace(troubles, kills=kills, aimed=1.0, prey="d", kills_each_max=PREY_EACH_MAX)
+    return replace(trial, troubles=troubles)
 
 
 def pinned(trial: Trial) -> Trial:

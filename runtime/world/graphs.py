@@ -137,6 +137,18 @@ def keyed_row(rng: random.Random, *, timed: bool, ordered: bool) -> Graph:
     return graph.congested("c", "d", rng.choice((0.0005, 0.002, 0.005)))
 
 
+def counted_twice(rng: random.Random) -> Graph:
+    """Two operators by the same key in a row. The first one begins with one instance and may get
+    more; the second one has one, which is slow."""
+    by_key = partial(GraphNode, kind="count", keys=rng.choice((3, 6, 10)), salt=rng.randrange(1000))
+    nodes = (
+        GraphNode(name="a", kind="source"),
+        by_key(name="c", above=("a",), scale=Scale(max_instances=3)),
+        by_key(name="d", above=("c",), cost_s=rng.choice((0.005, 0.01))),
+    )
+    return Graph(nodes, (Outlet("out-d", "d", "jsonl", None),), paced=True)
+
+
 def before_a_slow_one(rng: random.Random) -> Graph:
     """Instances of `b` may come and leave; `c`, which follows, has one, which is slow."""
     cost_s = rng.choice((0.0005, 0.002, 0.005))

@@ -260,6 +260,7 @@ LAPSES = (
         ReplayOrder,
         "restore",
         does_nothing,
+        "new-owner",
         crashes="all",
     ),
     Lapse(
@@ -268,6 +269,7 @@ LAPSES = (
         ReplayOrder,
         "has_its_turn",
         _new_ones_too,
+        "new-owner",
         crashes="all",
     ),
     Lapse(

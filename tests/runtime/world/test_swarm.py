@@ -97,6 +97,14 @@ def test_crashes_are_in_all_worlds_or_in_none() -> None:
         assert all_.troubles.kill or all_.scene.crashes
 
 
+def test_worlds_of_a_new_owner_are_valid_and_kill_the_one_behind_it() -> None:
+    tally = Seeds(0, 6, crashes="all", scene="new-owner").run()
+    assert [(one.seed, one.reason) for one in tally.failing] == []
+    assert tally.sums["joins"] > 3
+    assert tally.sums["deaths"] > 6
+    assert not drawn(0, "new-owner", crashes="none").troubles.kill
+
+
 DIGESTS = """
 import logging
 from anabranch.runtime.world.drawing import drawn
@@ -230,6 +238,8 @@ SOON = {
     "says it once": 0,
     "ignores bytes": 0,
     "ends while a neighbour is dead": 5,
+    "does not wait for repeats": 2,
+    "takes what is new before repeats": 2,
     "late journal": 2,
     "restores an older state": 3,
     "drops a segment too early": 8,

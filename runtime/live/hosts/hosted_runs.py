@@ -71,6 +71,8 @@ class Hosted:
     epoch: bytes = b""
     """Of the worker."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    requests: int = 0
+    """How many have, or wait for, their turn."""
     watch: asyncio.Task[None] | None = None
 
 
@@ -97,6 +99,11 @@ class HostedRuns:
         self._closing = False
 
     @property
+    def known(self) -> list[str]:
+        """Runs of which there is anything here."""
+        return sorted(self._all)
+
+    @property
     def at_work(self) -> list[Hosted]:
         return [one for one in self._all.values() if one.worker is not None]
 
@@ -120,7 +127,7 @@ class HostedRuns:
     def tidy(self) -> None:
         """Remove what no run has asked for, for long."""
         for one in [*self._all.values()]:
-            if one.folder is None or one.worker is not None or one.turn.locked():
+            if one.folder is None or one.worker is not None or one.requests:
                 continue
             if clock.wall() - one.folder.record.used_at > KEPT_S:
                 self._remove(one)
@@ -158,17 +165,28 @@ class HostedRuns:
         one = self._all.get(request.run)
         data = b"" if one is not None and one.folder else await self._bundle(request, stream)
         one = self._all.setdefault(request.run, Hosted(request.run))
-        async with one.turn:
-            if one.folder is None:
-                one.folder = await self._unpacked(request, data)
-            _check_same(one.folder.record, request, self._host)
-            if one.worker is not None:
-                if one.epoch == request.epoch and not one.worker.is_gone:
-                    return one.worker, False
-                await self._end(one)
-            if one.folder is None:  # it was told in this moment that the run is over
-                raise PipelineRefused(f"the run has just ended on {self._host}", wrong=False)
-            return await self._begun(one, one.folder, request.epoch), True
+        one.requests += 1
+        try:
+            async with one.turn:
+                return await self._in_turn(one, request, data)
+        finally:
+            one.requests -= 1
+            self._forget(one)
+
+    async def _in_turn(
+        self, one: Hosted, request: HostRun, data: bytes
+    ) -> tuple[HostedWorker, bool]:
+        """Raises `PipelineRefused`, `OSError`."""
+        if one.folder is None:
+            one.folder = await self._unpacked(request, data)
+        _check_same(one.folder.record, request, self._host)
+        if one.worker is not None:
+            if one.epoch == request.epoch and not one.worker.is_gone:
+                return one.worker, False
+            await self._end(one)
+        if one.folder is None:  # it was told in this moment that the run is over
+            raise PipelineRefused(f"the run has just ended on {self._host}", wrong=False)
+        return await self._begun(one, one.folder, request.epoch), True
 
     def _check(self, request: HostRun, stream: FrameStream) -> None:
         if stream.peer is not None and stream.peer.name != request.home:
@@ -314,14 +332,18 @@ class HostedRuns:
 
     def _remove(self, one: Hosted) -> None:
         folder, one.folder = one.folder, None
-        if not one.turn.locked():  # otherwise a request waits for it
-            del self._all[one.run]
+        self._forget(one)
         try:
             if folder is not None:
                 folder.remove()
         except OSError as error:
             text = f"cannot remove {folder and folder.path}: {error.strerror}"
             self._log.say("disk", text, run=one.run)
+
+    def _forget(self, one: Hosted) -> None:
+        """Unless there is something of it, or a request is about to make it."""
+        if one.folder is None and not one.requests:
+            del self._all[one.run]
 
 
 def _check_same(record: HostedRecord, request: HostRun, host: str) -> None:

@@ -170,7 +170,8 @@ class RemoteProcesses:
         worker that cannot be reached stops when it has not heard of the run for long."""
         self._stopping = True
         self._fail_forks(ForkError(f"the run ends on {self._host}"))
-        if self.line.has_begun and not self._failure:
+        # Also one that cannot make more: what it has made goes on otherwise.
+        if self.line.has_begun and not self.line.is_over:
             message = StopAll(self.keeps)
             self.line.send(message, message)
             await self._until_stopped()

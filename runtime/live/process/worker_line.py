@@ -88,6 +88,11 @@ class WorkerLine:
         return self._place is not None
 
     @property
+    def is_over(self) -> bool:
+        """Whether the worker is not dialled any more."""
+        return self._dialling is not None and self._dialling.done()
+
+    @property
     def place(self) -> WorkerPlace:
         assert self._place is not None, "no worker has greeted yet"
         return replace(self._place, ahead_s=self._clock.ahead_s)

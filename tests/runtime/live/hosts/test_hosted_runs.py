@@ -245,6 +245,13 @@ async def test_what_cannot_be_is_refused_in_words(
         assert b.runs.at_work == []
 
 
+async def test_nothing_stays_in_memory_of_a_run_that_was_refused(tmp_path: Path) -> None:
+    async with there(tmp_path) as b:
+        with pytest.raises(HostRefused):
+            await run_process(tmp_path, b.address, "import no_such_thing").dial("b")
+        assert b.runs.known == []
+
+
 async def test_another_host_does_not_get_the_run_of_a_host(tmp_path: Path) -> None:
     async with there(tmp_path) as b:
         stream = await run_process(tmp_path, b.address).dial("b")
@@ -359,7 +366,7 @@ async def test_a_run_that_dials_while_its_folder_goes_may_ask_again(
             patched.setattr(b.runs, "_end", after_its_last_word)
             with pytest.raises(OSError, match="the run has just ended on b"):
                 await second.dial("b")
-        assert folders(b) == []
+        assert folders(b) == b.runs.known == []
         await said(await second.dial("b"), b"2")
 
 

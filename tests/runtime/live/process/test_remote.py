@@ -127,6 +127,19 @@ def test_a_host_that_refuses_or_cannot_read_the_pipeline_says_why() -> None:
     assert refuse(refused="no numpy")[1] == ["host 'far': no numpy"]
 
 
+def test_a_worker_that_can_make_no_more_still_hears_that_the_run_ends() -> None:
+    async def act(far: Far, near: Near) -> None:
+        one = await near.fork()
+        far.processes[-1].on_lost("no memory")
+        await until(lambda: near.lost == ["host 'far': no memory"])
+        assert one.process.exit_code is None
+        near.processes.keeps = False
+
+    far = carry_out(act)
+    assert far.kept == [False]
+    assert not far.processes[-1].alive
+
+
 def test_a_fork_that_fails_there_says_why() -> None:
     async def act(far: Far, near: Near) -> None:
         far.processes[0].refuses = "no memory"

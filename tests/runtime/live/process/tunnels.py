@@ -77,12 +77,13 @@ class CountingProcesses:
 
     def __init__(self, far: Far) -> None:
         self._far = far
-        self._loop = cast(VirtualLoop, asyncio.get_running_loop())
+        self.loop = cast(VirtualLoop, asyncio.get_running_loop())
         self.alive: dict[LocalProcess, VirtualLoop] = {}
         self.counting: dict[int, Counting] = {}
         self.refuses = ""
         self.on_followed: Callable[[], None]
         self.on_output: Callable[[str, str], None]
+        self.on_lost: Callable[[str], None]
         self._next = 0
         self.parent_pid = 100
         self.is_reachable = True
@@ -111,8 +112,8 @@ class CountingProcesses:
         self._next += 1
         process = LocalProcess(self._next, self.on_output)
         loops = self._far.loops
-        loop = self._far.loop(f"{self._loop.name} child {self._next}")
-        near, far = loops.network.pair(self._loop, loop)
+        loop = self._far.loop(f"{self.loop.name} child {self._next}")
+        near, far = loops.network.pair(self.loop, loop)
         await process.open(cast(socket.socket, near), None)
         counting = Counting(far, lambda code: self.end(process, code))
         self.alive[process] = loop
@@ -129,7 +130,7 @@ class CountingProcesses:
         if (loop := self.alive.pop(process, None)) is not None:
             loop.kill()
             self._far.loops.network.end_of(loop)
-            self._loop.post(process.note_exited, code, at=loop.timeline.now + 1e-4)
+            self.loop.post(process.note_exited, code, at=loop.timeline.now + 1e-4)
 
     def look(self, pid: int) -> KernelLook | None:
         if self._far.cannot_look:
@@ -215,6 +216,7 @@ class Far:
     def _make(self, on_output: Any, on_lost: Any, on_followed: Any) -> CountingProcesses:
         made = CountingProcesses(self)
         made.on_output, made.on_followed = on_output, on_followed
+        made.on_lost = lambda why: made.loop.post(on_lost, why)
         self.processes.append(made)
         return made
 

@@ -255,10 +255,10 @@ class HostAgent:
 
     def _drain(self, drained: bool) -> None:
         """Raises `OSError`."""
-        self._folder.keep_drained(drained=drained)
-        self._pipelines.is_drained = drained
         if drained is self._gossip.membership.me.drained:
             return
+        self._folder.keep_drained(drained=drained)
+        self._pipelines.is_drained = drained
         self._gossip.drain(drained=drained)
         self._log.say("drained", DRAINED if drained else TAKES_AGAIN, drained=drained)
         if self._news is not None:

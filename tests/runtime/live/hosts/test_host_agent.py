@@ -20,9 +20,7 @@ from anabranch.runtime.live.hosts.stream import FrameStream
 from tests.runtime.processes import PATIENCE_S
 
 
-async def test_a_host_that_cannot_keep_its_incarnation_says_nothing_more_and_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def agent(data: Path, out: io.StringIO) -> HostAgent:
     config = AgentConfig(
         name="a",
         region="",
@@ -32,17 +30,25 @@ async def test_a_host_that_cannot_keep_its_incarnation_says_nothing_more_and_end
         bind="127.0.0.1:0",
         advertise="127.0.0.1:0",
         seeds=[],
-        data=str(tmp_path),
+        data=str(data),
         warm=0,
         log="plain",
     )
+    return HostAgent(config, "1", AgentLog("a", as_json=False, out=out), [])
+
+
+async def listens(out: io.StringIO) -> None:
+    while "listens at " not in out.getvalue():  # noqa: ASYNC110 - of a log
+        await asyncio.sleep(0.01)
+
+
+async def test_a_host_that_cannot_keep_its_incarnation_says_nothing_more_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = io.StringIO()
-    running = asyncio.create_task(
-        HostAgent(config, "1", AgentLog("a", as_json=False, out=out), []).run()
-    )
+    running = asyncio.create_task(agent(tmp_path, out).run())
     async with asyncio.timeout(PATIENCE_S):
-        while "listens at " not in out.getvalue():  # noqa: ASYNC110 - of a log
-            await asyncio.sleep(0.01)
+        await listens(out)
 
         def full(*_: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -57,3 +63,21 @@ async def test_a_host_that_cannot_keep_its_incarnation_says_nothing_more_and_end
         with pytest.raises(AgentFailed, match=r"cannot write to .*: No space left .*; make room"):
             await running
         stream.close()
+
+
+async def test_a_host_that_is_asked_again_whether_it_is_drained_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[bool] = []
+    monkeypatch.setattr(DataFolder, "keep_drained", lambda _, *, drained: kept.append(drained))
+    out = io.StringIO()
+    host = agent(tmp_path, out)
+    running = asyncio.create_task(host.run())
+    async with asyncio.timeout(PATIENCE_S):
+        await listens(out)
+        for drained in (False, True, True, False, False):
+            host._drain(drained)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert kept == [True, False]

@@ -178,7 +178,7 @@ class HostedRuns:
     ) -> tuple[HostedWorker, bool]:
         """Raises `PipelineRefused`, `OSError`."""
         if one.folder is None:
-            one.folder = await self._unpacked(request, data)
+            one.folder = await _unpacked(self._parent, self._host, request, data)
         _check_same(one.folder.record, request, self._host)
         if one.worker is not None:
             if one.epoch == request.epoch and not one.worker.is_gone:
@@ -197,7 +197,9 @@ class HostedRuns:
         if request.anabranch != self._anabranch:
             raise PipelineRefused(
                 f"host {self._host} has anabranch {self._anabranch}, and the run of {request.home} "
-                f"has {request.anabranch}; instances of a run need the same version"
+                f"has {request.anabranch}; instances of a run need the same version",
+                # What is here waits: hosts get another version one after the other.
+                wrong=request.run not in self._all,
             )
         if self._closing:
             raise PipelineRefused(f"{self._host} is about to end", wrong=False)
@@ -232,21 +234,6 @@ class HostedRuns:
                 return await stream.receive() or b""
         raise PipelineRefused(f"{self._host} has not got the bundle in time", wrong=False)
 
-    async def _unpacked(self, request: HostRun, data: bytes) -> HostedFolder:
-        """Raises `PipelineRefused`, `OSError`."""
-        if not data:
-            raise PipelineRefused(f"{self._host} has got no bundle", wrong=False)
-        try:
-            bundle = opened(data, request.version)
-        except BundleError as error:
-            raise PipelineRefused(str(error)) from None
-        check_requirements(bundle, self._host)
-        code = (bundle.module, bundle.variable, bundle.settings)
-        record = HostedRecord(request.run, request.home, request.version, *code)
-        made: list[HostedFolder] = []
-        await store().in_thread(lambda: made.append(unpack_hosted(self._parent, bundle, record)))
-        return made[0]
-
     # -- workers ---------------------------------------------------------------------------
 
     async def _begun(self, one: Hosted, folder: HostedFolder, epoch: bytes) -> HostedWorker:
@@ -256,7 +243,7 @@ class HostedRuns:
             await self._all_ended(lock, one.run)
             folder.note_epoch(epoch)
             worker = await HostedWorker.begin(
-                self._words(folder.record),
+                [*self._command, *_words(folder.record), "--hosted"],
                 folder.files,
                 self._order(folder.state),
                 lock.fd,
@@ -272,11 +259,6 @@ class HostedRuns:
         )
         await self._until_ready(worker, one.watch)
         return worker
-
-    def _words(self, record: HostedRecord) -> list[str]:
-        target = f"{record.module}:{record.variable}" if record.variable else record.module
-        settings = [word for each in record.settings for word in ("--set", each)]
-        return [*self._command, target, *settings, "--hosted"]
 
     async def _until_ready(self, worker: HostedWorker, watch: asyncio.Task[None]) -> None:
         """Raises `PipelineRefused`."""
@@ -344,6 +326,27 @@ class HostedRuns:
         """Unless there is something of it, or a request is about to make it."""
         if one.folder is None and not one.requests:
             del self._all[one.run]
+
+
+async def _unpacked(parent: Path, host: str, request: HostRun, data: bytes) -> HostedFolder:
+    """Raises `PipelineRefused`, `OSError`."""
+    if not data:
+        raise PipelineRefused(f"{host} has got no bundle", wrong=False)
+    try:
+        bundle = opened(data, request.version)
+    except BundleError as error:
+        raise PipelineRefused(str(error)) from None
+    check_requirements(bundle, host)
+    code = (bundle.module, bundle.variable, bundle.settings)
+    record = HostedRecord(request.run, request.home, request.version, *code)
+    made: list[HostedFolder] = []
+    await store().in_thread(lambda: made.append(unpack_hosted(parent, bundle, record)))
+    return made[0]
+
+
+def _words(record: HostedRecord) -> list[str]:
+    target = f"{record.module}:{record.variable}" if record.variable else record.module
+    return [target, *(word for each in record.settings for word in ("--set", each))]
 
 
 def _check_same(record: HostedRecord, request: HostRun, host: str) -> None:

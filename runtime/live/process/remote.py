@@ -88,6 +88,7 @@ class RemoteProcesses:
             began=self._begin_anew,
             changed=self._changed.set,
             refused=self._fail,
+            away=lambda why: self._output.take(f"cannot be reached for now: {why}"),
         )
         self._processes: dict[int, RemoteProcess] = {}
         """Those of which the worker may still tell something, by key."""

@@ -34,13 +34,15 @@ Dial = Callable[[], Awaitable[FrameStream]]
 PAUSE_FIRST_S = 0.2
 PAUSE_MAX_S = 5.0
 CLOSE_S = 1.0
+TOLD_MAX = 8
+"""Reasons why a worker cannot be reached, until it can."""
 
 
 class WorkerLine:
     """`handle` gets each message of the worker; `taken` the notes of what it has acknowledged;
     `began` is called when a worker has greeted that is not the one before, with the notes of what
-    that had not acknowledged; `changed` while the worker can be reached, and `refused` when it
-    never will be."""
+    that had not acknowledged; `changed` while the worker can be reached, `refused` when it never
+    will be, and `away` with each reason why it cannot be for now."""
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class WorkerLine:
         began: Callable[[list[object]], None],
         changed: Callable[[], None],
         refused: Callable[[str], None],
+        away: Callable[[str], None],
     ) -> None:
         self.host = host
         self.refused: Counter[str] = Counter()
@@ -62,6 +65,9 @@ class WorkerLine:
         self._began = began
         self._changed = changed
         self._on_refused = refused
+        self._on_away = away
+        self._told: set[str] = set()
+        """Of the reasons since it could be reached last."""
         self._home = clock.secret(OWN_BYTES)
         self._worker = b""
         self._former: set[bytes] = set()
@@ -132,15 +138,23 @@ class WorkerLine:
             except HostRefused as error:
                 self._on_refused(str(error))
                 return
-            except OSError:
-                pass
+            except OSError as error:
+                self._tell_away(error)
             else:
                 if await self._use(stream):
                     pause_s = PAUSE_FIRST_S
+                    self._told.clear()
                 if self._closing:
                     return
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, PAUSE_MAX_S)
+
+    def _tell_away(self, error: OSError) -> None:
+        """Once each, and few: it may be so for days."""
+        why = error.strerror or str(error)
+        if why and why not in self._told and len(self._told) < TOLD_MAX:
+            self._told.add(why)
+            self._on_away(why)
 
     async def _use(self, stream: FrameStream) -> bool:
         """Return when the stream has ended: whether a worker was there."""

@@ -245,6 +245,17 @@ async def test_what_cannot_be_is_refused_in_words(
         assert b.runs.at_work == []
 
 
+async def test_a_run_that_is_on_a_host_waits_for_it_if_that_has_another_version(
+    tmp_path: Path,
+) -> None:
+    async with there(tmp_path) as b:
+        stream = await run_process(tmp_path, b.address).dial("b")
+        with pytest.raises(OSError, match=r"b has anabranch 1.0, and the run of a has 0.9"):
+            await run_process(tmp_path, b.address, anabranch="0.9").dial("b")
+        await said(stream, b"1")
+        stream.close()
+
+
 async def test_nothing_stays_in_memory_of_a_run_that_was_refused(tmp_path: Path) -> None:
     async with there(tmp_path) as b:
         with pytest.raises(HostRefused):

@@ -171,6 +171,20 @@ def test_processes_go_on_while_their_host_is_cut_off_and_all_they_said_comes_the
     carry_out(act)
 
 
+def test_why_a_host_is_away_is_said_once() -> None:
+    async def act(far: Far, near: Near) -> None:
+        for _ in range(2):
+            far.away = "no agent answers"
+            far.cut_off_now()
+            far.cut_off = False
+            await asyncio.sleep(60)
+            far.away = ""
+            await until(lambda: near.processes.is_reachable)
+        assert near.printed == {"far": ["cannot be reached for now: no agent answers"] * 2}
+
+    carry_out(act)
+
+
 def test_no_process_is_made_until_the_host_can_be_reached() -> None:
     async def act(far: Far, near: Near) -> None:
         far.cut_off_now()

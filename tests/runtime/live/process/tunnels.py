@@ -154,7 +154,7 @@ class Far:
         self.loops = Loops(seed, conditions)
         self._loops: list[VirtualLoop] = []
         self.home = self.loop("home")
-        self.cannot_load = self.refused = ""
+        self.cannot_load = self.refused = self.away = ""
         self.cut_off = False
         self.workers: list[HostWorker] = []
         self.processes: list[CountingProcesses] = []
@@ -225,6 +225,8 @@ class Far:
     async def dial(self) -> FrameStream:
         if self.refused:
             raise HostRefused(self.refused)
+        if self.away:
+            raise ConnectionError(self.away)
         if self.cut_off:
             await asyncio.sleep(UNREACHED_S)
             raise TimeoutError

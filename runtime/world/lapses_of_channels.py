@@ -74,6 +74,10 @@ def _forgets_handled(incoming: Incoming) -> None:
     incoming._handled.clear()
 
 
+def _forgets_ahead(incoming: Incoming) -> None:
+    incoming._ahead.clear()
+
+
 def _forgets_part(incoming: Incoming) -> None:
     incoming.partial = 0, 0
 
@@ -207,6 +211,14 @@ LAPSES = (
         "restore",
         _restored(_forgets_handled),
         "poison",
+        crashes="all",
+    ),
+    Lapse(
+        "forgets what it settled ahead",
+        "a next incarnation handles again what was settled before frames that came earlier",
+        Incoming,
+        "restore",
+        _restored(_forgets_ahead),
         crashes="all",
     ),
     Lapse(

@@ -108,6 +108,14 @@ class AnyOrder(ReplayOrder):
         return True
 
 
+class NewAtOnce(ReplayOrder):
+    """A sender of which nothing comes again does not wait for others."""
+
+    def has_its_turn(self, peer: InstanceId, number: int) -> bool:
+        repeats = any(end > 1 for sender, end in self.awaited if sender == peer)
+        return not repeats or super().has_its_turn(peer, number)
+
+
 class OrderByChannel(ReplayOrder):
     """What is new waits for what comes again, and nothing else for anything."""
 
@@ -300,6 +308,13 @@ VARIANTS = [
         MOVE_ABOVE,
         ("K1", "K2"),
         replay_order=AnyOrder,
+    ),
+    Variant(
+        "duty 12",
+        "tuples of a sender of which nothing comes again do not wait",
+        MOVE_ABOVE,
+        ("K1", "K2"),
+        replay_order=NewAtOnce,
     ),
     Variant(
         "duty 12",

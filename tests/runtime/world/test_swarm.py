@@ -234,6 +234,7 @@ SOON = {
     "forgets kept frames": 0,
     "expects a stale number": 0,
     "expects what was received": 26,
+    "forgets what it settled ahead": 33,
     "does a batch in work again": 0,
     "says it once": 0,
     "ignores bytes": 0,

@@ -108,7 +108,7 @@ async def test_processes_outlive_their_streams_and_end_with_the_run(tmp_path: Pa
             one, other = await run.fork(), await run.fork()
             assert alive(one.pid)
             if LINUX:
-                assert name_of(one.pid) == "ab:idle"
+                await eventually(lambda: name_of(one.pid) == "ab:idle")  # it names itself
             assert run.processes.place.listen == "127.0.0.1"
             assert str(run.processes.place.state_dir).startswith(str(b.data / "hosted" / RUN))
             run.streams[-1].abort()

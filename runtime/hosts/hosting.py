@@ -22,8 +22,9 @@ from anabranch.runtime.hosts.requests import AgentMessage
 from anabranch.runtime.hosts.roles import AGENT
 
 EPOCH_BYTES = 8
-RELAYED_BYTES_MAX = 32 * 2**20 + 2**16
-"""Of a frame between a run and its worker: one of a link, and what is around it."""
+RELAYED_BYTES_MAX = 96 * 2**10
+"""Of a frame between a run and its worker: a piece of a message, or a greeting with the paths of
+folders."""
 ALIVE = "alive"
 
 RunId = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]

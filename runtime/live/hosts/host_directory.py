@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from anabranch.runtime.hosts.bundle import BUNDLE_BYTES_MAX
 from anabranch.runtime.hosts.config import host_in
 from anabranch.runtime.hosts.hosting import (
     EPOCH_BYTES,
@@ -150,8 +151,10 @@ async def _asked(stream: FrameStream, home: Home, offer: HostOffer, run: str, ep
     say(stream, HostRun(run, epoch, home.host, home.anabranch, home.version))
     reply = await received(stream, offer.address, BundleWanted, HostReady)
     if isinstance(reply, BundleWanted):
+        stream.allow(BUNDLE_BYTES_MAX)
         stream.send(_bundle(home))
         await received(stream, offer.address, HostReady)
+        stream.allow(RELAYED_BYTES_MAX)
 
 
 def _bundle(home: Home) -> bytes:

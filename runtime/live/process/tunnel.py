@@ -24,12 +24,13 @@ from msgspec import Meta
 
 from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.session import Session
+from anabranch.runtime.hosts.hosting import RELAYED_BYTES_MAX
 from anabranch.runtime.live.link.link import FRAME_BYTES_MAX, body_of
 from anabranch.runtime.values.texts import carried, original
 
 PIECE_BYTES = 64 * 2**10
-STREAM_BYTES_MAX = PIECE_BYTES + 32 * 2**10
-"""Of a frame on the stream. The longest is a greeting with the paths of folders."""
+STREAM_BYTES_MAX = RELAYED_BYTES_MAX
+"""Of a frame on the stream."""
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 1024
 """The longest has what a process has sent over its link."""
 UNACKNOWLEDGED_BYTES_MAX = 64 * 2**20

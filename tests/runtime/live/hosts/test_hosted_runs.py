@@ -130,11 +130,20 @@ def folders(at: There) -> list[str]:
 async def test_frames_go_to_a_worker_of_the_run_and_back(tmp_path: Path) -> None:
     async with there(tmp_path) as b:
         stream = await run_process(tmp_path, b.address).dial("b")
-        pid, rest = await said(stream, b"x" * 1_000_000)
-        assert rest == b"x" * 1_000_000
+        pid, rest = await said(stream, b"x" * 90_000)
+        assert rest == b"x" * 90_000
         assert pid != os.getpid()
         stream.close()
     assert not alive(pid)
+
+
+async def test_a_large_bundle_comes_and_large_frames_after_it_do_not(tmp_path: Path) -> None:
+    async with there(tmp_path) as b:
+        stream = await run_process(tmp_path, b.address, "# much\n" * 100_000).dial("b")
+        await said(stream, b"1")
+        stream.allow(2**20)
+        stream.send(b"x" * 200_000)
+        assert await ended(stream)
 
 
 async def test_a_newer_stream_reaches_the_same_worker_and_takes_the_place_of_the_older_one(
@@ -352,7 +361,7 @@ async def test_a_run_process_without_the_role_of_an_agent_is_refused(tmp_path: P
         with pytest.raises(HostRefused, match="a asks in the name of c"):
             await run_process(tmp_path, b.address, home="c", tls=home).dial("b")
         stream = await run_process(tmp_path, b.address, tls=home).dial("b")
-        await said(stream, b"x" * 1_000_000)
+        await said(stream, b"x" * 90_000)
         assert b.refusals.counts == {"asked for what needs the role agent": 1}
         stream.close()
 

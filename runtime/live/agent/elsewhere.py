@@ -23,14 +23,13 @@ def elsewhere_of(directory: HostDirectory) -> Elsewhere:
         if clock.monotonic() > deadline:
             return ONE_HOST
         clock.pause(LOOK_S)
-    listen = directory.hosts[home.host].address.rpartition(":")[0].strip("[]")
     return Elsewhere(
         home.host,
         directory.rooms,
         partial(_processes, directory),
         directory.drained,
-        listen,
-        home.tls,
+        directory.listen,
+        directory.tls,
         begins=directory.begins,
     )
 

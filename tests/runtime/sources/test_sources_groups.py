@@ -233,16 +233,19 @@ async def test_a_reader_that_is_cancelled_while_it_waits_goes_on_behind_what_it_
     monkeypatch.setattr(os, "open", scarce)
     reading = Reading(source)
     reader = source.open(split, reading.context)
-    chunk = await reader.read(1024, 2**18)
-    assert chunk is not None
+    given = []
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(reader.read(1024, 2**18), 0.01)
+        while True:  # a busy host reads the files before that one in several chunks
+            chunk = await asyncio.wait_for(reader.read(1024, 2**18), 0.2)
+            assert chunk is not None
+            given += chunk.tuples
     is_scarce[0] = False
     rest = reader.remainder()
     reader.close()
     assert rest is not None
     await reading.split(rest)
-    assert chunk.tuples + reading.tuples == lines()[-2 * split["files"] :]
+    assert given
+    assert given + reading.tuples == lines()[-2 * split["files"] :]
 
 
 async def test_wide_text_in_a_group_is_refused_behind_the_lines_before_it(tmp_path: Path) -> None:

@@ -233,12 +233,17 @@ async def test_a_reader_that_is_cancelled_while_it_waits_goes_on_behind_what_it_
     monkeypatch.setattr(os, "open", scarce)
     reading = Reading(source)
     reader = source.open(split, reading.context)
-    given = []
-    with pytest.raises(TimeoutError):
-        while True:  # a busy host reads the files before that one in several chunks
+    given: list[str] = []
+
+    async def read_on() -> None:
+        """A busy host reads the files before that one in several chunks."""
+        while True:
             chunk = await asyncio.wait_for(reader.read(1024, 2**18), 0.2)
             assert chunk is not None
-            given += chunk.tuples
+            given.extend(chunk.tuples)
+
+    with pytest.raises(TimeoutError):
+        await read_on()
     is_scarce[0] = False
     rest = reader.remainder()
     reader.close()

@@ -111,7 +111,8 @@ def test_what_is_noted_beside_the_results_is_named_when_it_is_damaged(
 ) -> None:
     (side,) = (killed.parent / "kept" / "ends" / "files").iterdir()
     damage(side)
-    done = resumed(killed)
+    # It is met with the next results, which may take a while to come.
+    done = resumed(killed, "--duration", "600")
     told = f"cannot write results: what the run notes beside it, in {str(side)!r}, is "
     assert done.returncode in (1, 2)  # it may be met before all have begun, or afterwards
     assert told in done.stdout + done.stderr

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,7 +47,7 @@ def main() -> int:
         "format": lambda: run("ruff", "format", *([] if args.fix else ["--check"]), "."),
         "lint": lambda: run("ruff", "check", *(["--fix"] if args.fix else []), "."),
         "types": types,
-        "tests": lambda: run("pytest", "--durations=10", *(pytest_options or in_parallel())),
+        "tests": lambda: tests(pytest_options),
     }
     try:
         failed = [name for name in args.stages or STAGES if not timed(name, stages[name])]
@@ -83,6 +83,17 @@ def timed(name: str, stage: Callable[[], bool]) -> bool:
     if name != "tests" or not good:  # pytest's closing line tells its own time
         print(f"== {name} {'ok' if good else 'FAILED'} in {time.monotonic() - started:.1f} s")
     return good
+
+
+def tests(options: Sequence[str]) -> bool:
+    """What fails beside other tests runs once more alone, since on a busy machine a test may have
+    waited too short; both lists of failures are printed."""
+    if options:
+        return run("pytest", "--durations=10", *options)
+    if run("pytest", "--durations=10", *in_parallel()):
+        return True
+    print("== tests that failed beside others, once more and alone", flush=True)
+    return run("pytest", "--last-failed", "--last-failed-no-failures=none")
 
 
 def in_parallel() -> list[str]:

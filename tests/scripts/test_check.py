@@ -48,6 +48,30 @@ def test_on_many_cores_there_are_not_more_processes_than_are_of_use(
     assert calls == [("pytest", "--durations=10", "-n", str(check.PROCESSES_MAX))]
 
 
+@pytest.mark.parametrize(("alone", "code"), [(True, 0), (False, 1)])
+def test_what_fails_beside_others_counts_if_it_fails_alone_too(
+    calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    alone: bool,
+    code: int,
+) -> None:
+    def run(*words: str) -> bool:
+        calls.append(words)
+        return alone and "--last-failed" in words
+
+    monkeypatch.setattr(check, "run", run)
+    assert called(monkeypatch, "tests") == code
+    assert calls[1:] == [("pytest", "--last-failed", "--last-failed-no-failures=none")]
+    assert "once more and alone" in capsys.readouterr().out
+
+
+def test_chosen_tests_that_fail_have_failed(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "run", lambda *words: calls.append(words))
+    assert called(monkeypatch, "tests", "--", "tests/protocol") == 1
+    assert len(calls) == 1
+
+
 def test_chosen_tests_run_in_one_process(calls: Calls, monkeypatch: pytest.MonkeyPatch) -> None:
     assert called(monkeypatch, "tests", "--", "tests/protocol", "-k", "leave") == 0
     assert calls == [("pytest", "--durations=10", "tests/protocol", "-k", "leave")]

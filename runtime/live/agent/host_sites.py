@@ -222,8 +222,10 @@ class HostSites:
         the run on other hosts."""
         for there in self.others:
             there.keeps = keep
-        await asyncio.gather(*(there.stop() for there in self.others))
-        await self.home.processes.stop()
+        try:
+            await asyncio.gather(*(there.stop() for there in self.others))
+        finally:
+            await self.home.processes.stop()
 
     def _made(self, host: str, make: MakeThere) -> SiteElsewhere:
         def lost(why: str) -> None:

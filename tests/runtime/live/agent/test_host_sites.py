@@ -38,6 +38,32 @@ async def test_hosts_that_are_used_and_cannot_be_reached_are_away_until_they_can
     await asyncio.sleep(2.0)
 
 
+@in_virtual_time
+async def test_processes_at_home_end_though_those_elsewhere_cannot_be_told() -> None:
+    stopped: list[str] = []
+
+    async def wait(_timeout_s: float) -> None:
+        await asyncio.sleep(60.0)
+
+    async def fail() -> None:
+        raise OSError("a fault of ours")
+
+    async def stop() -> None:
+        stopped.append("home")
+
+    def made(_host: str, *_callbacks: object) -> Any:
+        return SimpleNamespace(is_reachable=True, start=wait, fork=None, stop=fail)
+
+    home: Any = SimpleNamespace(is_reachable=True, fork=None, stop=stop)
+    tasks = Tasks(lambda *_crashed: None)
+    sites = HostSites(home, 0, tasks, Elsewhere("home", tuple, made), 60.0, print, print, print)
+    assert sites.elsewhere("north") is not None
+    with pytest.raises(OSError, match="ours"):
+        await sites.stop(keep=True)
+    assert stopped == ["home"]
+    await tasks.cancel_all()
+
+
 class OneRefuses:
     """In the place of assignments, sites and a starter: nothing can be made in the north."""
 

@@ -45,8 +45,8 @@ ROOMS = (
     *("values", "measuring", "reporting", "policies", "plan", "columns", "processing"),
     *("storage", "keyed", "sources", "sinks", "mqtt", "pipeline", "savepoint", "explorer", "hosts"),
     "broken_protocols",
-    *("live.link", "live.hosts", "live.journal", "live.channel", "live.commit", "live.instance"),
-    *("live.process", "live.agent"),
+    *("live.link", "live.hosts", "live.journal", "live.channel", "live.copies", "live.commit"),
+    *("live.instance", "live.process", "live.agent"),
     "world",
 )
 """The folders of runtime. Each imports only those before it, also for type checkers."""

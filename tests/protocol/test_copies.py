@@ -1,0 +1,168 @@
+"""Copies of journals: what a holder takes, what counts at the writer, and what home may do
+(`docs/protocol.md` 9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.protocol.copies import (
+    CopyError,
+    CopyHolder,
+    CopySet,
+    CopyWriter,
+    FencedError,
+    Part,
+    Position,
+    contains,
+)
+
+
+def test_a_copy_keeps_what_it_shares_with_the_journal_and_takes_what_follows() -> None:
+    """J2."""
+    held = CopyHolder(1, (Part(1, 1, 10), Part(2, 1, 7)))
+    opened = held.opened(2, (Part(1, 1, 8), Part(2, 2, 9)))
+    assert opened == CopyHolder(2, (Part(1, 1, 8),))
+    grown = opened.appended(2, Part(2, 2, 9), 0)
+    assert grown.position == Position(2, 9)
+
+
+def test_parts_of_another_author_are_not_the_same_however_long() -> None:
+    """J2."""
+    held = CopyHolder(2, (Part(1, 1, 10), Part(2, 2, 7)))
+    assert held.opened(3, (Part(1, 1, 10), Part(2, 3, 7))).parts == (Part(1, 1, 10),)
+
+
+def test_behind_a_part_that_is_shorter_than_in_the_journal_nothing_is_kept() -> None:
+    """J2: in between something would be missing."""
+    held = CopyHolder(1, (Part(1, 1, 5), Part(2, 1, 7)))
+    assert held.opened(1, (Part(1, 1, 6), Part(2, 1, 7))).parts == (Part(1, 1, 5),)
+
+
+def test_repeated_bytes_count_once_and_a_gap_is_refused() -> None:
+    held = CopyHolder(1, (Part(1, 1, 10),))
+    assert held.appended(1, Part(1, 1, 9), 4) == held
+    assert held.appended(1, Part(1, 1, 12), 4).position == Position(1, 12)
+    for part, at in ((Part(1, 1, 13), 11), (Part(2, 1, 3), 1), (Part(0, 0, 3), 0)):
+        with pytest.raises(CopyError):
+            held.appended(1, part, at)
+    with pytest.raises(CopyError):
+        held.appended(2, Part(1, 2, 12), 10)
+
+
+def test_a_fenced_incarnation_can_do_nothing_any_more() -> None:
+    """J4."""
+    fenced = CopyHolder(1, (Part(1, 1, 10),)).fence(2)
+    assert fenced.fence(2) == fenced
+    with pytest.raises(FencedError):
+        fenced.fence(1)
+    with pytest.raises(FencedError):
+        fenced.opened(1, (Part(1, 1, 10),))
+    with pytest.raises(FencedError):
+        fenced.appended(1, Part(1, 1, 11), 10)
+    with pytest.raises(FencedError):
+        fenced.dropped(1, 1)
+
+
+def test_a_copy_that_may_have_lost_its_end_is_readable_when_it_has_all_of_the_journal() -> None:
+    """J5."""
+    held = CopyHolder(1, (Part(1, 1, 10),)).damaged((Part(1, 1, 3),))
+    assert not held.fence(1).readable
+    opened = held.opened(1, (Part(1, 1, 10), Part(2, 1, 4)))
+    more = opened.appended(1, Part(1, 1, 10), 3)
+    assert not more.readable
+    assert more.appended(1, Part(2, 1, 4), 0).readable
+    assert held.opened(1, (Part(1, 1, 3),)).readable
+
+
+def writer(*complete: str, others: tuple[str, ...] = ()) -> CopyWriter:
+    begun = CopyWriter.begun(2, (Part(1, 1, 10),), 5, (*complete, *others), complete)
+    return begun.wrote(2, 4)
+
+
+def test_what_all_have_acknowledged_counts_and_stays_so() -> None:
+    """J1."""
+    one = writer("a", "b").acknowledged("a", Position(2, 4))
+    assert one.counted == Position(1, 10)
+    both = one.acknowledged("b", Position(2, 3))
+    assert both.counted == Position(2, 3)
+    assert both.acknowledged("b", Position(1, 1)).counted == Position(2, 3)
+    assert both.acknowledged("stranger", Position(2, 4)) == both
+
+
+def test_a_new_holder_is_waited_for_when_it_has_all_that_counts() -> None:
+    """J3."""
+    begun = writer("a", others=("z",)).acknowledged("a", Position(2, 2))
+    early = begun.acknowledged("z", Position(2, 1))
+    assert early.complete == {"a"}
+    there = early.acknowledged("z", Position(2, 2))
+    assert there.complete == {"a", "z"}
+    assert there.acknowledged("a", Position(2, 4)).counted == Position(2, 2)
+
+
+def test_orders_count_in_their_order_and_one_who_comes_back_learns_anew() -> None:
+    """J3."""
+    both = writer("a", "b").acknowledged("a", Position(2, 4))
+    assert both.ordered(5, ("a",)) == both
+    alone = both.ordered(6, ("a",))
+    assert alone.waited == {"a"}
+    assert alone.counted == Position(2, 4)
+    again = alone.ordered(7, ("a", "b"))
+    assert again.waited == {"a"}
+    assert again.learning == {"b"}
+    assert again.position_of("b") is None
+
+
+def test_with_nothing_to_wait_for_nothing_counts() -> None:
+    """J1."""
+    alone = writer("a").ordered(6, ("z",))
+    assert alone.acknowledged("z", Position(1, 1)).counted == Position(1, 10)
+
+
+def test_older_parts_go_when_all_that_are_waited_for_have_the_newer_snapshot() -> None:
+    """J6."""
+    drawn = writer("a", "b").drew().wrote(2, 9).acknowledged("a", Position(2, 9))
+    assert drawn.droppable == 0
+    assert drawn.dropped() == drawn
+    both = drawn.acknowledged("b", Position(2, 4))
+    assert both.droppable == 2
+    assert both.dropped().parts == (Part(2, 2, 9),)
+
+
+def test_home_believes_in_a_copy_only_since_it_was_added_last() -> None:
+    """J3."""
+    copies = CopySet.begun(["a", "b"])
+    added = copies.without_holder("b").with_holder("b")
+    assert added.complete == {"a"}
+    assert added.completed(1, added.order - 1, "b") == added
+    assert added.completed(2, added.order, "b") == added
+    assert added.completed(1, added.order, "c") == added
+    assert added.completed(1, added.order, "b").complete == {"a", "b"}
+    told = added.again()
+    assert told.completed(1, added.order, "b") == told
+    with pytest.raises(CopyError):
+        added.without_holder("a")
+
+
+def test_the_next_incarnation_is_read_from_a_fenced_holder_with_a_complete_copy() -> None:
+    """J4, J7."""
+    copies = CopySet.begun(["a", "b", "c"]).with_holder("z").giving_up()
+    assert copies.completed(1, copies.order, "z") == copies
+    assert copies.sources(["z"]) == frozenset()
+    assert copies.sources(["z", "a"]) == {"a"}
+    assert copies.sources(["z", "a"], majority=True) == frozenset()
+    assert copies.sources(["b", "a"], majority=True) == {"a", "b"}
+    following = copies.begins_next(["y"])
+    assert (following.incarnation, following.given_up) == (2, False)
+    assert following.holders == {"a", "b", "c", "y", "z"}
+    assert following.complete == {"a", "b", "c"}
+    assert following.order > copies.order
+
+
+def test_a_journal_contains_what_is_a_beginning_of_it() -> None:
+    mine = (Part(1, 1, 10), Part(2, 2, 4))
+    assert contains(mine, ())
+    assert contains(mine, (Part(1, 1, 10), Part(2, 2, 4)))
+    assert contains(mine, (Part(1, 1, 9),))
+    assert not contains(mine, (Part(1, 1, 10), Part(2, 2, 5)))
+    assert not contains(mine, (Part(1, 1, 10), Part(2, 1, 4)))
+    assert not contains((), mine)

@@ -47,6 +47,7 @@ from anabranch.runtime.live.agent.inputs import Inputs
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.member_reports import MemberReports
 from anabranch.runtime.live.agent.messenger import Messenger
+from anabranch.runtime.live.agent.moves import Moves
 from anabranch.runtime.live.agent.outcome import Course, Outcome
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.recovery import Recorded, rebuild, snapshot
@@ -223,6 +224,7 @@ class Agent:
             self._recorded.pinned,
             self._hosts,
             self.sites,
+            Moves(self.roster, self.messenger),
         )
         self._deaths = DeathRegister(self.run_events, self.recorder, self.course, self.journal.log)
         self._incarnations = Incarnations(

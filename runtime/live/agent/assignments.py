@@ -11,6 +11,7 @@ from anabranch.runtime.live.agent.boards import Boards
 from anabranch.runtime.live.agent.host_sites import HostSites, SitePlace
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.messenger import Messenger
+from anabranch.runtime.live.agent.moves import Moves
 from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.run_hosts import RunHosts
@@ -39,10 +40,12 @@ class Assignments:
         pinned: Container[str],
         hosts: RunHosts,
         sites: HostSites,
+        moves: Moves,
     ) -> None:
         self.orders: StartOrders
         self._hosts = hosts
         self._sites = sites
+        self._moves = moves
         self._services = services
         self._files = files
         self._journal = journal
@@ -67,11 +70,11 @@ class Assignments:
         """For its present incarnation, on a host where a process can be made."""
         address = self._services.address_for(member.id.operator)
         there = self._sites.elsewhere(member.host)
+        moved = self._moves.known_to(member)
         if there is None:
-            return self.orders.assign(member, address, self._journal_of(member))
-        return self._orders_at(there.place).assign(
-            member, address, self._files.on(there.place.state_dir).journal_of(*_key(member))
-        )
+            return self.orders.assign(member, address, self._journal_of(member), moved)
+        journal = self._files.on(there.place.state_dir).journal_of(*_key(member))
+        return self._orders_at(there.place).assign(member, address, journal, moved)
 
     def _orders_at(self, place: SitePlace) -> StartOrders:
         return replace(
@@ -93,9 +96,13 @@ class Assignments:
     def _journal_of(self, member: Member) -> Path:
         return self._files.journal_of(*_key(member))
 
-    def accepted(self, member: Member) -> None:
-        """It is ready."""
-        self._journal.log(Listens(id=id_to_wire(member.id), address=member.address))
+    def accepted(self, member: Member, address: str) -> None:
+        """It is ready, and listens there."""
+        is_elsewhere = member.listens_at(address)
+        wire, host = id_to_wire(member.id), member.host
+        self._journal.log(Listens(id=wire, address=address, host=host, moved=member.moved))
+        if is_elsewhere:
+            self._moves.tell(member)
         if self._boards.has_ended_early(member.id.operator):
             self._messenger.send(member.id, EndInput())
         if member.id.operator in self._pinned:

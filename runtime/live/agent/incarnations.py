@@ -52,10 +52,10 @@ class Incarnations:
         self._adopt(member, process)
         process.send(self._assignments.of(member))
         more_s = self._assignments.more_s(member)
-        member.address = await self._starter.wait(
+        address = await self._starter.wait(
             member.text, process, ready, site, more_s, patient=patient
         )
-        self._assignments.accepted(member)
+        self._assignments.accepted(member, address)
 
     async def _made(self, member: Member, *, patient: bool) -> tuple[HostSite, Process]:
         """A process on its host; on another one, if nothing can be made on that, and nothing of it

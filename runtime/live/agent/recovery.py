@@ -131,7 +131,9 @@ def told_of(member: Member) -> Iterator[log.RunRecord]:
         id=wire, incarnation=member.incarnation, bootstrap=member.bootstrap, host=member.host
     )
     if member.address:
-        yield log.Listens(id=wire, address=member.address)
+        yield log.Listens(
+            id=wire, address=member.address, host=member.listens_on, moved=member.moved
+        )
     if member.phase is Phase.LISTENING:
         yield log.Told(id=wire)
     if member.phase is Phase.ACTIVE:
@@ -171,8 +173,8 @@ def _to_roster(run: Recorded, record: Any) -> None:
     match record:
         case log.Begun(incarnation=incarnation, bootstrap=bootstrap, host=host):
             member.incarnation, member.bootstrap, member.host = incarnation, bootstrap, host
-        case log.Listens(address=address):
-            member.address = address
+        case log.Listens(address=address, host=host, moved=moved):
+            member.address, member.listens_on, member.moved = address, host, moved
         case log.Told():
             run.roster.listen(member)
         case log.Active():

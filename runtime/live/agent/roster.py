@@ -70,6 +70,10 @@ class Member:
     doubt: Ending | None = None
     """Why the agent itself has ended its process."""
     address: str = ""
+    listens_on: str = ""
+    """The host of that address."""
+    moved: int = 0
+    """In which incarnation it came there from another host; 0: it has always been there."""
     host: str = ""
     """On which it is; empty: the run has one host, or it has none yet."""
     wanted_host: str = ""
@@ -100,6 +104,14 @@ class Member:
     def has_begun(self) -> bool:
         """It has, or had, a process, and so a journal on its host."""
         return self.process is not None or self.incarnation > 1
+
+    def listens_at(self, address: str) -> bool:
+        """Its present incarnation does. Whether others have to be told that it has moved."""
+        has_moved = bool(self.address) and self.listens_on != self.host
+        if has_moved:
+            self.moved = self.incarnation
+        self.address, self.listens_on = address, self.host
+        return has_moved
 
     @property
     def operator(self) -> str:

@@ -44,10 +44,13 @@ class Begun(RunRecord, frozen=True, kw_only=True, tag="begun"):
 
 
 class Listens(RunRecord, frozen=True, kw_only=True, tag="listens"):
-    """It is ready. From now on others may know the address."""
+    """It is ready. From now on others may know the address. `host`: where that is; `moved`: in
+    which incarnation it came there from another host, 0 if never."""
 
     id: WireId
     address: str
+    host: str = ""
+    moved: int = 0
 
 
 class Told(RunRecord, frozen=True, kw_only=True, tag="told"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.agent.host_sites import HostSite
 from anabranch.runtime.live.agent.roster import Member
-from anabranch.runtime.live.link.messages import Assign
+from anabranch.runtime.live.link.messages import Assign, HasMoved
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.live.process.processes import ForkError
 from anabranch.runtime.plan.spec import Span
@@ -77,7 +78,13 @@ class StartOrders:
     tls: str = ""
     ahead_s: float = 0.0
 
-    def assign(self, member: Member, service_address: str, journal: Path) -> Assign:
+    def assign(
+        self,
+        member: Member,
+        service_address: str,
+        journal: Path,
+        moved: Sequence[HasMoved] = (),
+    ) -> Assign:
         return Assign(
             id=id_to_wire(member.id),
             pipeline=self.pipeline,
@@ -96,7 +103,9 @@ class StartOrders:
             incarnation=member.incarnation,
             journal=carried(journal),
             delivery=self.delivery,
-            address=member.address,
+            address=member.address if member.listens_on == member.host else "",
+            was_ready=bool(member.address),
+            moved=[*moved],
             state_dir=carried(self.state_dir),
             stays_open=self.stays_open,
             span=None if self.span is None else (self.span.start, self.span.end),

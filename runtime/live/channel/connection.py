@@ -26,6 +26,7 @@ from anabranch.protocol.handshake import (
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import frames
+from anabranch.runtime.live.channel.address_book import AddressBook
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.frames import FrameReader, Pieces
 from anabranch.runtime.ports import clock
@@ -53,7 +54,7 @@ class ConnectionHost(Protocol):
 
     identity: Identity
     address: str
-    book: frames.Addresses
+    book: AddressBook
 
     def channel_of_dialer(self, dialer: InstanceId) -> Channel: ...
     def connection_opened(self, connection: Connection) -> None: ...
@@ -138,12 +139,16 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Write nothing more, then close."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _refuse(self, reason: str) -> None:
         # A stranger may have written part of it, and it is shown on a terminal.
         shown = (c if c.isprintable() else "?" for c in reason[:REASON_CHARS_MAX])
         self.membership.connection_refused("".join(shown))
-        if self._transport is not None:
-            self._transport.abort()
+        self.abort()
 
     def _too_slow(self) -> None:
         self._refuse(f"no handshake within {HANDSHAKE_DEADLINE_S:.0f} s")

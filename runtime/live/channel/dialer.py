@@ -55,6 +55,7 @@ class Dialer:
         self._neighbours = neighbours
         self._told_lacking = False
         self._transport = transport()
+        self._tries: dict[InstanceId, asyncio.Timeout] = {}
 
     async def keep_connected(self, channel: Channel) -> None:
         """Dial, and dial again whenever the connection is lost (P30). Raises `OSError` if that
@@ -81,8 +82,18 @@ class Dialer:
         address = self._book.get(channel.peer)
         if address is None:
             raise OSError(f"no address of {channel.peer} is known")
-        async with asyncio.timeout(DIAL_S):
-            return await self._transport.dial(original(address), lambda: self._made(channel))
+        try:
+            async with asyncio.timeout(DIAL_S) as limit:
+                self._tries[channel.peer] = limit
+                return await self._transport.dial(original(address), lambda: self._made(channel))
+        finally:
+            del self._tries[channel.peer]
+
+    def try_now(self, peer: InstanceId) -> None:
+        """It listens elsewhere: what is tried just now leads nowhere."""
+        limit = self._tries.get(peer)
+        if limit is not None and not limit.expired():
+            limit.reschedule(asyncio.get_running_loop().time())
 
     def _note_failure(self, channel: Channel, error: OSError) -> None:
         """Raises `OSError` if it is not worth while to try again."""

@@ -12,6 +12,7 @@ class Wire(Protocol):
 
     def write(self, pieces: Pieces) -> None: ...
     def close(self, reason: str) -> None: ...
+    def abort(self) -> None: ...
 
 
 class ChannelLine:
@@ -35,6 +36,12 @@ class ChannelLine:
         old, self._wire = self._wire, None
         if old is not None and wire is None:
             old.close("replaced by a newer connection")
+
+    def cut(self) -> None:
+        """The other end is not there any more: what is not written yet will not be."""
+        old, self._wire = self._wire, None
+        if old is not None:
+            old.abort()
 
     def write(self, pieces: Pieces) -> None:
         """A frame that is kept, and comes again on the next connection."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from anabranch.protocol.ids import InstanceId, Topology
+from anabranch.runtime.live.channel.address_book import AddressBook
 from anabranch.runtime.live.channel.channel import Channel, ChannelUser, LogKeeper
 from anabranch.runtime.live.channel.connection import Connection, Identity
 from anabranch.runtime.live.channel.dialer import Dialer
@@ -66,8 +67,7 @@ class Neighbourhood:
         self.identity = identity
         self.fail = fail
         self.address = ""
-        self.book: Addresses = {}
-        """Where instances listen: learnt from messages that name them, and from their dialling."""
+        self.book = AddressBook()
         self.refused = 0
         self.closed = Closed(str(identity.me))
         self._me = identity.me
@@ -95,7 +95,16 @@ class Neighbourhood:
         """Where others listen."""
         if addresses and self._keeper is not None:
             self._keeper.note("book", addresses)
-        self.book.update(addresses)
+        self.book.learn(addresses)
+
+    def move(self, peer: InstanceId, incarnation: int, address: str) -> None:
+        """It listens there now. What connects me to an earlier incarnation leads nowhere."""
+        if peer == self._me or not self.book.move(peer, incarnation, address):
+            return
+        for channel in self.channels:
+            if channel.peer == peer and channel.handshake.peer_incarnation < incarnation:
+                channel.line.cut()
+        self._dialer.try_now(peer)
 
     # -- channels --------------------------------------------------------------------------
 
@@ -178,7 +187,7 @@ class Neighbourhood:
         if side.get(channel.peer) is channel:
             del side[channel.peer]
             if self._ended_dir is not None:
-                self.book.pop(channel.peer, None)  # it has ended, and ids are never used again
+                self.book.forget(channel.peer)
             totals = totals_of(channel)
             self.closed.add(totals)
             self._user.channel_closed()

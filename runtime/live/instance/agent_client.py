@@ -19,6 +19,7 @@ from anabranch.runtime.live.link.messages import (
     Decide,
     EndInput,
     EventNote,
+    HasMoved,
     LeaveAnswer,
     Order,
     Pin,
@@ -36,7 +37,16 @@ NOTES_PER_S = 200
 """Of more notes in a second only these are sent: a storm must not drown the link."""
 
 _decode = msgspec.msgpack.Decoder(
-    Spawned | LeaveAnswer | SplitAnswer | Splits | Decide | Order | Pin | EndInput | Close
+    Spawned
+    | LeaveAnswer
+    | SplitAnswer
+    | Splits
+    | Decide
+    | Order
+    | Pin
+    | EndInput
+    | HasMoved
+    | Close
 ).decode
 
 
@@ -48,6 +58,7 @@ class AgentClient:
         self.on_order: Callable[[Order], None] = _nobody
         self.on_pin: Callable[[Pin], None] = _nobody
         self.on_end_input: Callable[[], None] = _nobody
+        self.on_moved: Callable[[HasMoved], None] = _nobody
         self.claim_number = 0
         """Of the split that was given last."""
         self._link: Link | None = None
@@ -143,6 +154,8 @@ class AgentClient:
                 self.on_pin(pin)
             case EndInput():
                 self.on_end_input()
+            case HasMoved() as moved:
+                self.on_moved(moved)
             case Close():
                 pass  # for services
 

@@ -122,7 +122,7 @@ class Persistence:
 
     def _restore_channels(self, past: Past) -> None:
         neighbourhood = self._path.neighbourhood
-        neighbourhood.book.update(past.book)
+        neighbourhood.book.learn(past.book)
         neighbourhood.closed.restore(past.summed, past.totals)
         for old in past.channels.values():
             if old.row is not None:

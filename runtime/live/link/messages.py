@@ -26,6 +26,15 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 # --- agent -> process -------------------------------------------------------------------------
 
 
+class HasMoved(Message, frozen=True, kw_only=True, tag="moved"):
+    """From this incarnation on, the instance listens there, since it is on another host. Nothing
+    else that is known of its address counts."""
+
+    id: WireId
+    incarnation: int
+    address: Address
+
+
 class Genesis(msgspec.Struct, frozen=True, kw_only=True):
     """Role and neighbours of an instance with which the run begins: all of them."""
 
@@ -78,6 +87,10 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     needed, for all are on this machine."""
     ahead_s: float = 0.0
     """Of the clock of its host, compared with the one of the agent's."""
+    was_ready: bool = False
+    """An earlier incarnation has been: others may know it, and its journal has to be there."""
+    moved: list[HasMoved] = []
+    """Others that are on another host than they were."""
     in_vain: list[Ending] = []
     """How the last incarnations that got nothing done have ended; oldest first."""
 
@@ -324,5 +337,6 @@ ToProcess = (
     | Order
     | Pin
     | EndInput
+    | HasMoved
     | Close
 )

@@ -35,6 +35,7 @@ from anabranch.runtime.live.link.messages import (
     Decide,
     Delayed,
     Failed,
+    HasMoved,
     Order,
     Pin,
     Ready,
@@ -218,7 +219,7 @@ async def _instance(
         context,
         task.in_vain,
         journaled=journal is not None,
-        was_ready=bool(task.address),  # others know it only from then on
+        was_ready=task.was_ready,
     )
 
     def delayed() -> None:
@@ -235,7 +236,13 @@ async def _instance(
         heritage=task.heritage,
     )
     instance.scaling.dry_run = task.dry_run
+    for moved in task.moved:
+        _move(instance, moved)
     return instance
+
+
+def _move(instance: Instance, moved: HasMoved) -> None:
+    instance.neighbourhood.move(id_from_wire(moved.id), moved.incarnation, moved.address)
 
 
 def _begin(instance: Instance, agent_client: AgentClient, address: str, task: Assign) -> None:
@@ -321,6 +328,7 @@ def _wire(agent_client: AgentClient, instance: Instance) -> None:
     agent_client.on_order = order
     agent_client.on_pin = pin
     agent_client.on_end_input = instance.pump.end_input
+    agent_client.on_moved = functools.partial(_move, instance)
 
 
 def _context(

@@ -32,6 +32,7 @@ class Straight:
         self.other.receive(fields_of(pieces))
 
     def close(self, reason: str) -> None: ...
+    def abort(self) -> None: ...
 
 
 class Sender(Worker):

@@ -103,7 +103,7 @@ def neighbourhood(
 ) -> Neighbourhood:
     failures: list[Exception] = []
     agent_client = Neighbourhood(
-        Identity(me, other.get("pipeline", "p"), token, LIMITS),
+        Identity(me, other.get("pipeline", "p"), token, LIMITS, other.get("incarnation", 1)),
         topology=TOPOLOGY,
         user=user,
         related=lambda peer: other.get("related", True),
@@ -176,6 +176,27 @@ async def test_cut_connections_lose_and_repeat_nothing(pair: Pair) -> None:
     await pair.up_user.until(lambda: len(pair.up_user.messages) >= 30)
     assert pair.down_user.payloads == sent
     assert len(pair.up_user.messages) == 30
+
+
+async def test_an_instance_that_has_moved_is_reached_where_it_listens_now(tmp_path: Path) -> None:
+    pair, user = Pair(f"unix:{tmp_path}/s"), Listener()
+    await pair.start()
+    await pair.up_user.until(lambda: pair.sender.allowance.open)
+    next_one = neighbourhood(DOWN, user, incarnation=2)
+    there = await next_one.listen("tcp:127.0.0.1:0")
+    pair.up.move(DOWN, 2, there)
+    pair.sender.send_message(messages.Fin(), "", {})
+    await user.until(lambda: bool(user.messages))
+    pair.up.learn({DOWN: f"unix:{tmp_path}/s"})  # as an older message has it
+    pair.up.move(DOWN, 1, f"unix:{tmp_path}/s")
+    assert pair.up.book[DOWN] == there
+    pair.cut()
+    await pair.send(b"after")
+    await user.until(lambda: user.payloads == [b"after"])
+    assert not pair.down_user.messages
+    assert not pair.down_user.payloads
+    await part(pair.up, "test over")
+    await asyncio.gather(pair.down.part("test over"), next_one.part("test over"))
 
 
 async def test_messages_need_no_credit(pair: Pair) -> None:

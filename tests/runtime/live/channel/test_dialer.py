@@ -75,3 +75,25 @@ async def test_a_firewall_that_forbids_it_is_no_end(monkeypatch: pytest.MonkeyPa
     assert len(transport.dialled_s) > 3
     assert not task.done()
     task.cancel()
+
+
+@in_virtual_time
+async def test_one_that_has_moved_is_not_waited_for_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transport = Unreachable(None)
+    made: list[dialer.Dialer] = []
+    init = dialer.Dialer.__init__
+
+    def noted(self: dialer.Dialer, *args: Any, **others: Any) -> None:
+        init(self, *args, **others)
+        made.append(self)
+
+    monkeypatch.setattr(dialer.Dialer, "__init__", noted)
+    _, task = dialling(monkeypatch, transport, ended=False)
+    await asyncio.sleep(1.0)
+    peer: Any = "work.1"
+    made[0].try_now(peer)
+    await asyncio.sleep(1.0)
+    task.cancel()
+    assert len(transport.dialled_s) == 2

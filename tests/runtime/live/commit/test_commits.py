@@ -218,6 +218,7 @@ class Noted:
         self.frames += 1
 
     def close(self, reason: str) -> None: ...
+    def abort(self) -> None: ...
 
 
 def channel_of(kept: Kept) -> Channel:

@@ -14,8 +14,17 @@ from anabranch.runtime.policies.decision import (
     Move,
     Resize,
 )
+from anabranch.runtime.policies.elysium.controller import Elysium
 from anabranch.runtime.policies.fixed import Fixed
-from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Plan, Seen, Shift
+from anabranch.runtime.policies.look_and_plan import (
+    HostLook,
+    Look,
+    OperatorLook,
+    Plan,
+    PoolLook,
+    Seen,
+    Shift,
+)
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.multi_metric.summed import MultiMetricSummed
@@ -31,10 +40,12 @@ __all__ = [
     "Controller",
     "Decision",
     "Duplicate",
+    "Elysium",
     "Explanation",
     "Fixed",
     "Heritage",
     "Hold",
+    "HostLook",
     "LatencyRules",
     "Leave",
     "Look",
@@ -46,6 +57,7 @@ __all__ = [
     "Peak",
     "Plan",
     "Policy",
+    "PoolLook",
     "Predictive",
     "PredictiveCentral",
     "PredictiveKeeper",

@@ -1,24 +1,29 @@
-"""`--set OPERATOR.scale.SETTING=VALUE` and `--input SOURCE=PATH`: changes of a pipeline from the
-command line."""
+"""`--set OPERATOR.scale.SETTING=VALUE`, `--controller NAME` and `--input SOURCE=PATH`: changes of a
+pipeline from the command line.
+
+A controller travels as settings: `controller=NAME` and `controller.SETTING=VALUE`."""
 
 from __future__ import annotations
 
 import difflib
+import re
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.pipeline.graph import Pipeline
-from anabranch.runtime.policies.policy import POLICY, Policy, Scale
+from anabranch.runtime.policies.controller import Controller
+from anabranch.runtime.policies.policy import POLICY, Policy, Scale, known_policies, policy_named
 from anabranch.runtime.values.checks import PipelineError
 
 TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 KINDS = {int: "int", float: "float", bool: "true or false", type(None): "None"}
 OF_ONE = ("capacity", "min_instances", "max_instances")
 """What it makes sense to set for an operator with one instance: `simulate` goes by its capacity."""
+_CONTROLLER = re.compile(r"\s*controller(\.[^.=]*)?\s*(=|$)")
 _FORM = "expected OPERATOR.scale.SETTING=VALUE, as in split.scale.max_instances=4"
 
 
@@ -72,8 +77,20 @@ def apply_settings(pipeline: Pipeline, texts: Iterable[str]) -> None:
     A new minimum above the old maximum is refused until the new maximum is in, so what is
     refused is tried again as long as others get through. Policies come before their settings.
     """
-    settings = [parse_setting(text) for text in texts]
+    all_texts = list(texts)
+    of_controller = [text for text in all_texts if _CONTROLLER.match(text)]
+    settings = [parse_setting(text) for text in all_texts if text not in of_controller]
     single = {name for name, operator in pipeline.operators.items() if operator.scale is None}
+    _carry_out(pipeline, settings)
+    for setting in settings:
+        if setting.operator in single and setting.name not in OF_ONE:
+            _check_decided(pipeline, setting)
+    if of_controller:
+        chosen = {setting.operator for setting in settings if setting.name == "policy"}
+        _carry_out(pipeline, _of_controller(pipeline, of_controller, chosen))
+
+
+def _carry_out(pipeline: Pipeline, settings: Iterable[Setting]) -> None:
     waiting = sorted(settings, key=lambda setting: setting.name != "policy")
     while waiting:
         refused: list[tuple[Setting, PipelineError]] = []
@@ -86,9 +103,47 @@ def apply_settings(pipeline: Pipeline, texts: Iterable[str]) -> None:
             first, reason = refused[0]
             raise PipelineError(f"{first.text!r}: {reason}")
         waiting = [setting for setting, _ in refused]
-    for setting in settings:
-        if setting.operator in single and setting.name not in OF_ONE:
-            _check_decided(pipeline, setting)
+
+
+def _of_controller(
+    pipeline: Pipeline, texts: Iterable[str], chosen: Container[str]
+) -> list[Setting]:
+    """As settings of each operator that scales, but of those that have `chosen` another policy.
+    Raises `PipelineError`."""
+    given = [text.partition("=") for text in texts]
+    names = [value.strip() for what, _, value in given if what.strip() == "controller"]
+    if not names:
+        raise PipelineError(
+            f"{''.join(given[0])!r}: name a controller as well, as in --controller elysium"
+        )
+    kind = policy_named(names[-1])
+    if not issubclass(kind, Controller):
+        known = (n for n, each in known_policies().items() if issubclass(each, Controller))
+        raise PipelineError(
+            f"controller={names[-1]}: {kind.name} decides for one operator, so it is set there, as "
+            f"in split.scale.policy={kind.name}; controllers: {', '.join(sorted(known))}"
+        )
+    scaling = [
+        name
+        for name, operator in pipeline.operators.items()
+        if operator.scale is not None and operator.scale.max_instances > 1 and name not in chosen
+    ]
+    if not scaling:
+        raise PipelineError(
+            f"controller={kind.name}: no operator scales, so there is nothing to decide; give some "
+            "a scale, or set OPERATOR.scale.max_instances"
+        )
+    rest = [(w, v) for w, _, v in given if w.strip() != "controller"]
+    return [Setting(name, "policy", kind.name, f"controller={kind.name}") for name in scaling] + [
+        Setting(
+            name,
+            POLICY + what.strip().removeprefix("controller."),
+            value.strip(),
+            f"{what}={value}",
+        )
+        for name in scaling
+        for what, value in rest
+    ]
 
 
 def _check_decided(pipeline: Pipeline, setting: Setting) -> None:

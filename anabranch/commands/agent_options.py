@@ -142,6 +142,8 @@ def say_pipelines(pipelines: Sequence[PipelineStatus]) -> None:
             say(f"  {one.message}")
         if away := (one.run or {}).get("away"):
             say(f"  waits for host {', '.join(away)}, which does not answer")
+        for controller in (one.run or {}).get("controllers", []):
+            say(f"  controller {_of_controller(controller)}")
         operators = (one.run or {}).get("operators", [])
         spreads = len({host for operator in operators for host in operator.get("hosts", ())}) > 1
         for operator in operators:
@@ -152,6 +154,17 @@ def say_pipelines(pipelines: Sequence[PipelineStatus]) -> None:
             many = "instance" if instances == 1 else "instances"
             where = _on_hosts(operator) if spreads else ""
             say(f"  {name}: {instances} {many}{where}{told}, {load}")
+
+
+def _of_controller(told: dict[str, Any]) -> str:
+    name = told["name"]
+    if told["failed"]:
+        return f"{name} decides nothing any more: {told['failed']}"
+    if told["planned_ago_s"] is None:
+        return f"{name} of {', '.join(told['operators'])}: no plan yet"
+    wanted = ", ".join(f"{operator} {n}" for operator, n in told["wanted"].items()) or "no change"
+    hosts = "" if told["hosts"] is None else f", hosts {told['hosts']}"
+    return f"{name}, {duration(told['planned_ago_s'])} ago: {wanted}{hosts} ({told['why']})"
 
 
 def _on_hosts(operator: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import click
 
 from anabranch.commands.failing import WrongUsage
 from anabranch.commands.preparing import Plan, plan
+from anabranch.commands.shared_options import settings_option
 from anabranch.commands.telling import say
 from anabranch.views.graph import lines_of, plain_values
 
@@ -24,13 +25,7 @@ Exit code: 0 valid, 2 not.
 
 @click.command(epilog=EXAMPLES)
 @click.argument("target", metavar="FILE.py[:NAME]")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="OPERATOR.scale.SETTING=VALUE",
-    help="Change how an operator scales, as in run.",
-)
+@settings_option
 @click.option("--scale-script", metavar="FILE|TEXT", help="Check a script too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the graph as JSON.")
 @click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.snapshot import OperatorSnapshot, RunSnapshot
 from anabranch.runtime.values.kinds import EventKind
 
@@ -31,6 +32,18 @@ def figures(snapshot: RunSnapshot) -> dict[str, Any]:
         "delivered": sum(o.tuples_out for o in sinks),
         "dead_letters": sum(o.dead for o in snapshot.operators),
         "away": list(snapshot.away),
+        "controllers": [
+            {
+                "name": each.name,
+                "operators": list(each.operators),
+                "wanted": dict(each.wanted),
+                "hosts": each.hosts,
+                "why": each.why,
+                "planned_ago_s": None if each.at_s is None else clock.monotonic() - each.at_s,
+                "failed": each.failed,
+            }
+            for each in snapshot.controllers
+        ],
         "operators": [
             {
                 "name": o.name,

@@ -85,6 +85,8 @@ class Control:
             )
         if not isinstance(plan.why, str):
             raise TypeError(f"the why of a plan must be a text, got {shown(plan.why)}")
+        if plan.hosts is not None:
+            whole("the hosts of the plan", plan.hosts, 1)
         shifts = shifts_of(plan)
         for name in (*plan.wanted, *(operator_of(shift.giver) for shift in shifts)):
             if name not in self.operators:

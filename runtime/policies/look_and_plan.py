@@ -81,13 +81,42 @@ class OperatorLook:
 
 
 @dataclass(frozen=True, slots=True)
+class HostLook:
+    """A host that the run may use, and how many cores it offers. `drained`: instances leave it, and
+    none come."""
+
+    name: str
+    cores: float
+    drained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLook:
+    """The hosts of a run. `hosts_max`: how many there may be. `where`: the host of each instance.
+    `refused`: why there are fewer than a plan has asked for; empty if there are as many, or may
+    be soon."""
+
+    hosts: tuple[HostLook, ...]
+    hosts_max: int
+    where: Mapping[str, str] = field(default_factory=dict)
+    refused: str = ""
+
+    @property
+    def cores(self) -> float:
+        """Of the smallest of them; 1 without any."""
+        return max(0.1, min((host.cores for host in self.hosts), default=1.0))
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """All operators of a pipeline by name, as they were told until `now_s` (seconds on a monotonic
-    clock). `controlled`: names of those whose scale has chosen the controller that looks."""
+    clock). `controlled`: names of those whose scale has chosen the controller that looks. `pool`:
+    the hosts; None where there is one, and never another."""
 
     now_s: float
     operators: Mapping[str, OperatorLook]
     controlled: tuple[str, ...] = ()
+    pool: PoolLook | None = None
 
     def of(self, controlled: tuple[str, ...]) -> Look:
         return replace(self, controlled=controlled)
@@ -114,9 +143,11 @@ class Plan:
 
     A plan says what should be, not what should be done, so it holds until the next one: what is
     missing at a later look is asked for again. `why`: for reports. `shifts` of load are ordered
-    once, where neither instance has an operation open.
+    once, where neither instance has an operation open. `hosts`: how many hosts there should be;
+    None: as there are.
     """
 
     wanted: Mapping[str, int] = field(default_factory=dict)
     why: str = ""
     shifts: tuple[Shift, ...] = ()
+    hosts: int | None = None

@@ -47,6 +47,7 @@ M = TypeVar("M")
 Heritage = dict[str, float]
 SHIPPED = "anabranch.runtime.policies."
 _MODULES = {
+    "elysium": "elysium.controller",
     "fixed": "fixed",
     "latency-rules": "predictive.baselines",
     "multi-metric": "multi_metric.policy",

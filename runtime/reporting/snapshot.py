@@ -72,6 +72,20 @@ class OperatorSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerSnapshot:
+    """What a controller has planned last: instances by operator, and hosts, None if it plans none.
+    `at_s`: when, on a monotonic clock. `failed`: why it decides nothing any more."""
+
+    name: str
+    operators: tuple[str, ...]
+    wanted: Mapping[str, int] = field(default_factory=dict)
+    hosts: int | None = None
+    why: str = ""
+    at_s: float | None = None
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RunSnapshot:
     """`phase`: starting, running, ending (input has been told to end), closing or ended."""
 
@@ -90,6 +104,7 @@ class RunSnapshot:
     away: tuple[str, ...] = ()
     """Other hosts of which nothing is heard just now, though instances of the run are there: the
     run waits for them."""
+    controllers: tuple[ControllerSnapshot, ...] = ()
 
     def operator(self, name: str) -> OperatorSnapshot:
         """Raises `KeyError` for an unknown name."""

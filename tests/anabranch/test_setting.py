@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.policies.elysium.controller import Elysium
 from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.settings import setting
 from anabranch.runtime.sinks.discard import discard
@@ -187,3 +189,36 @@ def test_a_source_reads_other_files_in_its_own_format() -> None:
     ]
     with pytest.raises(PipelineError, match="has no operator 'tabel'; did you mean 'table'"):
         apply_inputs(made, ["tabel=x"])
+
+
+def test_a_controller_decides_for_all_operators_that_scale() -> None:
+    made = pipeline()
+    made.with_scale("split", "max_instances", 4)
+    apply_settings(made, ["controller=elysium", "controller.core_max=0.5"])
+    assert scale_of(made, "split").policy == Elysium(core_max=0.5)
+    assert made.operators[OperatorName("out")].scale is None
+
+
+def test_an_operator_with_a_policy_of_its_own_keeps_it() -> None:
+    made = pipeline()
+    texts = ["controller=elysium", "split.scale.policy=fixed", "clean.scale.max_instances=3"]
+    apply_settings(made, texts)
+    assert scale_of(made, "split").policy.name == "fixed"
+    assert scale_of(made, "clean").policy == Elysium()
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["controller=elysim"], "no scaling policy 'elysim'; did you mean 'elysium'"),
+        (["controller=predictive"], "predictive decides for one operator, .* predictive-central"),
+        (["controller.core_max=0.5"], "'controller.core_max=0.5': name a controller as well"),
+        (["controller=elysium", "controller.cor_max=1"], "'cor_max'; did you mean 'core_max'"),
+        (["controller=elysium", "controller.core_max=x"], "core_max: expected float, got 'x'"),
+        (["controller=elysium", "controller.core_max=0.1"], "expected core_min <= core_max"),
+        (["controller=elysium", "split.scale.max_instances=1"], "no operator scales"),
+    ],
+)
+def test_a_wrong_controller_is_told(texts: list[str], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        apply_settings(pipeline(), texts)

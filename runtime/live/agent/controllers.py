@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Collection, Container, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
 from anabranch.runtime.live.agent.messenger import Messenger
@@ -21,11 +22,12 @@ from anabranch.runtime.live.agent.run_journal import PlanNoted, RunRecord
 from anabranch.runtime.live.link.messages import Order
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.policies.control import Control, Sight, unread
-from anabranch.runtime.policies.controller import controllers_of
+from anabranch.runtime.policies.controller import Controller, controllers_of
 from anabranch.runtime.policies.decider import PolicyError
 from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Seen, operator_of
-from anabranch.runtime.policies.policy import Scale
+from anabranch.runtime.policies.policy import Heritage, Scale
 from anabranch.runtime.ports import clock
+from anabranch.runtime.reporting.snapshot import ControllerSnapshot
 from anabranch.runtime.reporting.status import InstanceState
 from anabranch.runtime.values.kinds import EventKind
 
@@ -37,6 +39,8 @@ class Looks:
         self._names = [operator.name for operator in operators]
         self._roster = roster
         self._recorder = recorder
+        self.shown = recorder.controllers
+        """What controllers have planned last, for others to look at."""
         self._sight = Sight([_blank(operator, operators) for operator in operators])
 
     def look(self) -> Look:
@@ -99,14 +103,21 @@ class Controllers:
 
     def _begin(self, operators: Iterable[Operator], seed: int, is_resumed: bool) -> None:
         for policy, names in controllers_of(operators).items():
-            left = self._left.get(policy.text, {}) if is_resumed else None
+            left = self._left_by(policy) if is_resumed else None
+            self._looks.shown[policy.text] = ControllerSnapshot(policy.text, names)
             rng = random.Random(f"{seed} controller {policy.text}")
             try:
                 control = Control.begin(policy, names, rng, clock.monotonic(), left)
             except PolicyError as error:
-                self._note(names[0], EventKind.POLICY_FAILED, _told(error))
+                self._tell_failure(policy.text, names, error)
             else:
                 self._controls.append(control)
+
+    def _left_by(self, policy: Controller[Any]) -> Heritage:
+        """By the same one, or by one of its kind whose settings were others."""
+        of_its_kind = [text for text in self._left if text.partition("(")[0] == policy.name]
+        text = policy.text if policy.text in self._left else "".join(of_its_kind[-1:])
+        return self._left.get(text, {})
 
     def _step(self, control: Control, look: Look) -> None:
         orders, is_new = control.step(look)
@@ -116,18 +127,27 @@ class Controllers:
             said = Order.of(order.act, control.policy.name)
             self._messenger.send_by_name(order.instance, said)
         if is_new:
+            self._show(control, look.now_s)
             left = control.heritage(look.now_s)
             if left != self._left.get(control.policy.text, {}):
                 self._left[control.policy.text] = left
                 with suppress(CannotWrite):  # then the run has failed
                     self._log(PlanNoted(controller=control.policy.text, left=left))
 
+    def _show(self, control: Control, now_s: float) -> None:
+        plan, name = control.plan, control.policy.text
+        self._looks.shown[name] = ControllerSnapshot(
+            name, control.operators, dict(plan.wanted), plan.hosts, plan.why, now_s
+        )
+
     def _give_up(self, control: Control, error: PolicyError) -> None:
         self._controls.remove(control)
-        self._note(control.operators[0], EventKind.POLICY_FAILED, _told(error))
+        self._tell_failure(control.policy.text, control.operators, error)
 
-    def _note(self, operator: str, kind: EventKind, detail: str) -> None:
-        self._run_events.note(operator, kind, detail)
+    def _tell_failure(self, name: str, operators: tuple[str, ...], error: PolicyError) -> None:
+        shown = self._looks.shown
+        shown[name] = replace(shown[name], failed=str(error))
+        self._run_events.note(operators[0], EventKind.POLICY_FAILED, _told(error))
 
 
 def _told(error: PolicyError) -> str:

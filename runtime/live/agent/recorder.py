@@ -16,6 +16,7 @@ from anabranch.runtime.live.agent.finals import Finals
 from anabranch.runtime.measuring.latency import LatencyCounts, merged, percentile
 from anabranch.runtime.reporting.ledger import SummedFinals
 from anabranch.runtime.reporting.report import Event, SampleRow, Samples, rates
+from anabranch.runtime.reporting.snapshot import ControllerSnapshot
 from anabranch.runtime.reporting.status import IDLE, FinalCount, Status, operator_of
 from anabranch.runtime.values.kinds import EventKind
 
@@ -51,6 +52,8 @@ class Recorder:
         self.capacities: dict[str, dict[str, float]] = {name: {} for name in operators}
         """By operator and instance, tuples per busy second, where known: of those that live, and
         of some that have ended."""
+        self.controllers: dict[str, ControllerSnapshot] = {}
+        """By the text of the controller."""
         self.joins = dict.fromkeys(operators, 0)
         self.leaves = dict.fromkeys(operators, 0)
         self.deaths = dict.fromkeys(operators, 0)

@@ -61,6 +61,7 @@ def snapshot_of(run: Observed, phase: str, sites: HostSites) -> RunSnapshot:
         events=tuple(run.recorder.last_events(SNAPSHOT_EVENTS_MAX)),
         host_busy=run.host_use.share,
         away=sites.away(member.host for member in run.roster.living()),
+        controllers=tuple(run.recorder.controllers.values()),
     )
 
 

@@ -19,6 +19,7 @@ from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.look_and_plan import Look, Plan
 from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.settings import setting
+from anabranch.views.figures_of_run import figures
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start, until
 from tests.runtime.fake_instance import Endless, Fake, three_operators
@@ -129,3 +130,34 @@ def test_a_run_in_which_nothing_decides_has_no_controllers() -> None:
     run.end_input()
     assert finish(run).ok
     assert Wanted.looks == []
+
+
+def test_the_last_plan_and_its_reason_are_shown() -> None:
+    fake.BEHAVIOUR["work"] = tell_a_reading
+    run = start(pipeline_of(Wanted(n=3)))
+    until(lambda: any(each.why for each in run.snapshot().controllers))
+    (shown,) = run.snapshot().controllers
+    assert (shown.name, shown.operators) == ("wanted(n=3)", ("work",))
+    assert (shown.wanted, shown.hosts, shown.why) == ({"work": 3}, None, "wanted")
+    (figures_shown,) = figures(run.snapshot())["controllers"]
+    assert figures_shown["planned_ago_s"] >= 0
+    run.end_input()
+    assert finish(run).ok
+
+
+def test_a_controller_that_has_failed_is_shown_so() -> None:
+    run = start(pipeline_of(Wanted(n=0)))
+    until(lambda: any(each.failed for each in run.snapshot().controllers))
+    assert "ArithmeticError: no number" in run.snapshot().controllers[0].failed
+    run.end_input()
+    assert finish(run).ok
+
+
+def test_other_settings_of_a_resumed_controller_keep_what_was_learnt(tmp_path: Path) -> None:
+    first = start(pipeline_of(Wanted()), state=tmp_path)
+    until(lambda: len(Wanted.looks) > 1)
+    first.stop()
+    plans = len(Wanted.looks)
+    second = start(pipeline_of(Wanted(n=3)), state=tmp_path, resume=True)
+    assert ended(second, lambda: len(Wanted.looks) > plans).ok
+    assert Wanted.born_with[1]["plans"] in (plans - 1, plans)

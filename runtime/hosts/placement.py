@@ -108,11 +108,11 @@ Rank = tuple[float, bool, float, float, float, float, str]
 
 def _rank(host: HostRoom, wish: Wish, by_name: Mapping[str, HostRoom]) -> Rank:
     """Smaller is better. It ends with the name, so no two hosts have the same."""
-    to_neighbours = [_latency_s(host, by_name, other) for other in wish.neighbours]
+    to_neighbours = [latency_s(host, by_name, other) for other in wish.neighbours]
     return (
         max(_distances_s(host, wish, by_name), default=0.0),
         host.name != wish.creator,
-        _latency_s(host, by_name, wish.creator) if wish.creator else 0.0,
+        latency_s(host, by_name, wish.creator) if wish.creator else 0.0,
         max(to_neighbours, default=0.0),
         -host.cores,
         -host.memory_mb,
@@ -124,10 +124,10 @@ def _distances_s(host: HostRoom, wish: Wish, by_name: Mapping[str, HostRoom]) ->
     """To the nearest instance of each operator that it wants to be near."""
     for operator in wish.place.near:
         there = wish.instances.get(operator, ())
-        yield min((_latency_s(host, by_name, other) for other in there), default=UNKNOWN_S)
+        yield min((latency_s(host, by_name, other) for other in there), default=UNKNOWN_S)
 
 
-def _latency_s(host: HostRoom, by_name: Mapping[str, HostRoom], other: str) -> float:
+def latency_s(host: HostRoom, by_name: Mapping[str, HostRoom], other: str) -> float:
     """The larger one of what the two have measured; either alone will do."""
     if host.name == other:
         return 0.0
@@ -147,7 +147,7 @@ def _reason(host: HostRoom, wish: Wish, by_name: Mapping[str, HostRoom]) -> str:
     if host.name == wish.creator:
         near.append("the host of its creator")
     elif wish.creator:
-        near.append(f"{_told(_latency_s(host, by_name, wish.creator))} from its creator")
+        near.append(f"{_told(latency_s(host, by_name, wish.creator))} from its creator")
     near.append(f"{host.cores:g} cores and {host.memory_mb:g} MB are free")
     return ", ".join(near)
 

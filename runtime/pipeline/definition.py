@@ -15,7 +15,7 @@ from anabranch.protocol.ids import OperatorName, Topology
 from anabranch.runtime.pipeline import order
 from anabranch.runtime.pipeline.names import check_name
 from anabranch.runtime.plan.operator import Operator
-from anabranch.runtime.plan.place import Location
+from anabranch.runtime.plan.place import ANYWHERE, Location
 from anabranch.runtime.plan.spec import EventTime
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError, check_number, no_function
@@ -30,8 +30,9 @@ GROUPS_MAX = 32_768
 
 Delivery = Literal["effectively-once", "at-least-once", "at-most-once"]
 DELIVERIES = ("effectively-once", "at-least-once", "at-most-once")
-Durable = Literal["process", "power"]
-DURABLES = ("process", "power")
+Durable = Literal["process", "power", "hosts"]
+DURABLES = ("process", "power", "hosts")
+COPIES_MAX = 8
 
 
 @dataclass
@@ -44,6 +45,7 @@ class Definition:
     groups: int = field(default=GROUPS_DEFAULT, kw_only=True)
     delivery: Delivery = field(default="effectively-once", kw_only=True)
     durable: Durable | Mapping[str, Durable] = field(default="process", kw_only=True)
+    copies: int = field(default=1, kw_only=True)
     dead_max: int | float | None = field(default=None, kw_only=True)
     requires: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     inputs: dict[OperatorName, list[str]] = field(default_factory=dict, init=False)
@@ -66,6 +68,11 @@ class Definition:
                 f"pipeline {self.name!r}: delivery must be one of {', '.join(DELIVERIES)}, "
                 f"got {self.delivery!r}"
             )
+        check_number(f"pipeline {self.name!r}: copies", self.copies, whole=True)
+        if not 1 <= self.copies <= COPIES_MAX:
+            raise PipelineError(
+                f"pipeline {self.name!r}: copies must be 1 to {COPIES_MAX}, got {self.copies}"
+            )
         kinds = [self.durable] if isinstance(self.durable, str) else self.durable.values()
         for kind in kinds:
             if kind not in DURABLES:
@@ -79,6 +86,14 @@ class Definition:
         if isinstance(self.durable, str):
             return self.durable
         return self.durable.get(operator, "process")
+
+    def copies_of(self, operator: str) -> int:
+        """On how many other hosts the journal of each of its instances is, too."""
+        return self.copies if self.durable_of(operator) == "hosts" else 0
+
+    @property
+    def has_copies(self) -> bool:
+        return any(self.copies_of(name) for name in self.operators)
 
     @property
     def dead_letters_path(self) -> Path:
@@ -128,8 +143,21 @@ class Definition:
             for other in operator.place.near:
                 self._check_near(operator.name, other)
             _ = operator.instances_at_start  # its policy may raise an error
+            self._check_copies(operator)
         if refused := order.refusal(self.operators):
             raise PipelineError(f"pipeline {self.name!r}: {refused}")
+
+    def _check_copies(self, operator: Operator) -> None:
+        """What a source or a sink has beside its journal is on its host only."""
+        is_end = operator.source is not None or operator.sink is not None
+        if self.copies_of(operator.name) and is_end and operator.place != ANYWHERE:
+            kind = "source" if operator.source is not None else "sink"
+            raise PipelineError(
+                f"pipeline {self.name!r}: {kind} {operator.name!r} has a place, where its files or "
+                'its spool would be lost with the host, so it cannot be durable="hosts"; leave out '
+                "its place (then it is on the host that the pipeline is submitted to), or name the "
+                'operators that are to be: durable={"OPERATOR": "hosts"}'
+            )
 
     def with_scale(self, operator: str, setting: str, value: object) -> None:
         """Change one scale setting of one operator (`--set OPERATOR.scale.SETTING=VALUE`)."""

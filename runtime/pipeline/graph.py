@@ -40,7 +40,9 @@ class Pipeline(Definition):
     twice. "at-most-once": a process that dies loses its tuples, and none counts twice.
     `durable`: what instances survive, for all operators or by their names. "process" (default): the
     death of any process. "power": also a loss of power; everything is on the disk before it leaves
-    an instance, which costs a few milliseconds each time.
+    an instance, which costs a few milliseconds each time. "hosts": also the loss of a host for
+    good: the journal of each instance is on `copies` other hosts, too, before anything leaves it.
+    Only for pipelines that are submitted to agents.
     `dead_max`: a run with more dead letters fails. A whole number: as soon as there are more. A
     share of the tuples read, below 1.0: at the end, and earlier once 1,000 tuples were read. 1.0:
     never. None: only a run fails that delivers nothing since all its tuples became dead letters.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
@@ -81,12 +82,16 @@ class Dispatcher:
         self._splits = splits
         self._reports = reports
         self._watchdog = watchdog
+        self.on_copy: Callable[[Member, msg.CopyComplete], None] = lambda member, told: None
+        """Hears that a copy of the member's journal is complete."""
 
     def receive(self, member: Member, body: bytes) -> None:
         """One frame. What it raises is an error of the instance and closes its link."""
         member.heard_s = clock.monotonic()
         message = _decode(body)
         match message:
+            case msg.CopyComplete():
+                self.on_copy(member, message)
             case msg.Ready(address=address):
                 self._starter.note_ready(member.text, address)
             case msg.Spawn():

@@ -344,6 +344,7 @@ def _prepare(
             'call under `if __name__ == "__main__":`'
         )
     pipeline.validate()
+    _check_copies(pipeline, options, elsewhere)
     check_working_folder()
     if options.report is not None:
         check_writable(options.report)
@@ -379,6 +380,25 @@ def _prepare(
             state.close()
         raise
     return Prepared(pipeline, options, entry, origin, parent, state, savepoint, elsewhere)
+
+
+def _check_copies(pipeline: Pipeline, options: Options, elsewhere: Elsewhere) -> None:
+    """Raises `PipelineError` if there can be no copies of journals."""
+    if not pipeline.has_copies:
+        return
+    told = f'pipeline {pipeline.name!r} is durable="hosts"'
+    if elsewhere.processes is None:
+        raise PipelineError(
+            f"{told}, and this run has one host: no other one can have copies of its journals. "
+            "Submit it to an agent that knows other hosts (anabranch submit), or leave out "
+            'durable="hosts"'
+        )
+    if options.until_committed or options.begin_from is not None:
+        raise PipelineError(
+            f"{told}, and a run that ends with a savepoint, or begins from one, has one host: the "
+            "journals of all instances must be there"
+        )
+    raise PipelineError(f"{told}, and this version makes no copies of journals yet")
 
 
 async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: View) -> Report:

@@ -92,6 +92,7 @@ def run_file_of(
         groups=pipeline.groups,
         delivery=orders.delivery,
         durable=durability(pipeline),
+        copies=pipeline.copies,
         token=orders.token,
         limits=asdict(orders.limits),
         seed=orders.seed,

@@ -73,6 +73,7 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     groups: int
     delivery: str
     durable: dict[str, str] = {}
+    copies: int = 1
     """By operator: what its instances outlive; their journals are written accordingly."""
     token: bytes
     limits: dict[str, Any]
@@ -345,6 +346,8 @@ def _changes(run: RunFile, pipeline: Pipeline) -> Iterator[str]:
         was, durable = run.durable.get(name, "process"), pipeline.durable_of(name)
         if was != durable:
             yield f"operator {name!r} was durable to {was} and is to {durable}"
+    if pipeline.has_copies and run.copies != pipeline.copies:
+        yield f"copies was {run.copies} and is {pipeline.copies}"
     if run.groups != pipeline.groups:
         yield f"there were {run.groups} key groups and are {pipeline.groups}"
 

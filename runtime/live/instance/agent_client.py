@@ -16,6 +16,7 @@ from anabranch.runtime.live.link.link import Link
 from anabranch.runtime.live.link.messages import (
     Claim,
     Close,
+    CopyHolders,
     Decide,
     EndInput,
     EventNote,
@@ -46,6 +47,7 @@ _decode = msgspec.msgpack.Decoder(
     | Pin
     | EndInput
     | HasMoved
+    | CopyHolders
     | Close
 ).decode
 
@@ -58,6 +60,7 @@ class AgentClient:
         self.on_order: Callable[[Order], None] = _nobody
         self.on_pin: Callable[[Pin], None] = _nobody
         self.on_end_input: Callable[[], None] = _nobody
+        self.on_holders: Callable[[CopyHolders], None] = _nobody
         self.on_moved: Callable[[HasMoved], None] = _nobody
         self.claim_number = 0
         """Of the split that was given last."""
@@ -156,6 +159,8 @@ class AgentClient:
                 self.on_end_input()
             case HasMoved() as moved:
                 self.on_moved(moved)
+            case CopyHolders() as holders:
+                self.on_holders(holders)
             case Close():
                 pass  # for services
 

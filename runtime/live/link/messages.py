@@ -87,6 +87,16 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     needed, for all are on this machine."""
     ahead_s: float = 0.0
     """Of the clock of its host, compared with the one of the agent's."""
+    copies: list[tuple[str, Address]] = []
+    """Hosts that have, or are to have, a copy of its journal, and the copy keeper there; empty:
+    none."""
+    complete: list[str] = []
+    """Of those, the ones whose copies have all that counts."""
+    order: int = 0
+    """Number of the order that `copies` is."""
+    fetch: Address = ""
+    """The copy keeper from which it gets its journal first, whatever is in the file of this name;
+    empty: it has it."""
     was_ready: bool = False
     """An earlier incarnation has been: others may know it, and its journal has to be there."""
     moved: list[HasMoved] = []
@@ -108,6 +118,25 @@ class AssignService(Message, frozen=True, kw_only=True, tag="assign_service"):
     limits: dict[str, Any]
     former_address: Address = ""
     """Where an earlier incarnation of it has listened."""
+
+
+class AssignKeeper(Message, frozen=True, kw_only=True, tag="assign_keeper"):
+    """Become the copy keeper of a host: see `anabranch.runtime.live.copies.keeper`. `folder`: of
+    the copies; `listen`: the address at which it listens, which ends with port 0 for any."""
+
+    role: str = "keeper"
+    folder: str
+    token: bytes
+    listen: Address
+    tls: str = ""
+
+
+class CopyHolders(Message, frozen=True, kw_only=True, tag="copy_holders"):
+    """The hosts with copies of the journal of an instance from now on, all of them, and the copy
+    keeper on each. Orders are numbered; an older one counts no more."""
+
+    order: int
+    holders: list[tuple[str, Address]]
 
 
 class Spawned(Message, frozen=True, kw_only=True, tag="spawned"):
@@ -297,6 +326,13 @@ class Failed(Message, frozen=True, kw_only=True, tag="failed"):
     """Files of the run are damaged, or have changed since they were written."""
 
 
+class CopyComplete(Message, frozen=True, kw_only=True, tag="copy_complete"):
+    """The copy on this host has all that counts, since the order with this number."""
+
+    order: int
+    host: str
+
+
 class Publish(Message, frozen=True, kw_only=True, tag="publish"):
     operator: str
     splits: list[Split]
@@ -321,6 +357,7 @@ FromProcess = (
     | Suspect
     | Resumed
     | Failed
+    | CopyComplete
     | Publish
     | Ended
     | Status
@@ -329,6 +366,8 @@ FromProcess = (
 ToProcess = (
     Assign
     | AssignService
+    | AssignKeeper
+    | CopyHolders
     | Spawned
     | LeaveAnswer
     | SplitAnswer

@@ -35,6 +35,7 @@ MAIN_AGAIN = "__anabranch_main__"
 
 DEFAULT_ENTRY = "anabranch.runtime.live.process.instance_process:run_instance"
 SERVICE_ENTRY = "anabranch.runtime.live.process.service:run_service"
+KEEPER_ENTRY = "anabranch.runtime.live.process.keeper_process:run_keeper"
 
 _loading = False
 
@@ -129,7 +130,7 @@ def preload(pipeline: Pipeline, entry: str) -> Preload:
     shared. No garbage is left: to look for it later would copy the pages that are shared."""
     for operator in pipeline.operators.values():
         pump_of(operator)
-    mains = resolve(entry), resolve(SERVICE_ENTRY)
+    mains = resolve(entry), resolve(SERVICE_ENTRY), resolve(KEEPER_ENTRY)
     gc.collect()
     return Preload(pipeline, *mains, generators())
 

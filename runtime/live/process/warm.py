@@ -1,4 +1,4 @@
-"""An idle process, from the moment it was forked until it becomes an instance or a service.
+"""An idle process, from the moment it was forked until it becomes an instance or anything else.
 
 It holds two open files of the runtime: its link and the lifeline. Everything else that the
 template process had open for its own work is closed here, otherwise the end of one process could
@@ -39,6 +39,7 @@ class Preload:
     pipeline: Pipeline
     instance_main: InstanceMain
     service_main: InstanceMain
+    keeper_main: InstanceMain
     generators: tuple[Any, ...]
     """Those of random numbers that instances have copies of."""
 
@@ -104,7 +105,8 @@ def _live(inheritance: Inheritance, assign: dict[str, Any], preload: Preload) ->
     orphans.set_process_name(name)
     reseed(f"{name} {assign.get('incarnation', 1)}", preload.generators)
     gc.enable()
-    main = preload.service_main if assign["role"] == "service" else preload.instance_main
+    mains = {"service": preload.service_main, "keeper": preload.keeper_main}
+    main = mains.get(assign["role"], preload.instance_main)
     try:
         main(inheritance.link, assign, preload.pipeline)
     except SystemExit as done:
@@ -117,6 +119,8 @@ def _live(inheritance: Inheritance, assign: dict[str, Any], preload: Preload) ->
 def _name_of(assign: dict[str, Any]) -> str:
     if assign["role"] == "service":
         return f"ab:service{assign['index']}"
+    if assign["role"] == "keeper":
+        return "ab:copies"
     return f"ab:{assign['id'][0]}.{assign['id'][1]}"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import anabranch as ab
 from anabranch.runtime.keyed.windows import tumbling
 from anabranch.runtime.pipeline.graph import Pipeline, Stream
 from anabranch.runtime.plan.operator import Retry
@@ -114,9 +115,41 @@ def test_durability_is_chosen_for_all_operators_or_by_name() -> None:
 def test_unknown_promises_are_refused_with_what_is_known() -> None:
     with pytest.raises(PipelineError, match="delivery must be one of effectively-once, at-least"):
         Pipeline("p", delivery="exactly-once")  # type: ignore[arg-type]
-    with pytest.raises(PipelineError, match="durable must be one of process, power, got 'disk'"):
+    with pytest.raises(
+        PipelineError, match="durable must be one of process, power, hosts, got 'disk'"
+    ):
         Pipeline("p", durable={"a": "disk"})  # type: ignore[dict-item]
     pipeline = Pipeline("p", durable={"conut": "power"})
     pipeline.source("count", items([1])).sink("b", discard())
     with pytest.raises(PipelineError, match="did you mean 'count'"):
         pipeline.validate()
+
+
+def of_hosts(**settings: Any) -> Pipeline:
+    pipeline = Pipeline("p", **settings)
+    numbers = pipeline.source("numbers", ab.items([1]))
+    numbers.map("work", abs).sink("out", ab.discard())
+    return pipeline
+
+
+def test_copies_are_of_operators_that_outlive_hosts() -> None:
+    pipeline = of_hosts(durable={"work": "hosts"}, copies=2)
+    assert [pipeline.copies_of(name) for name in ("numbers", "work", "out")] == [0, 2, 0]
+    assert pipeline.has_copies
+    assert not of_hosts(copies=2).has_copies
+    for copies in (0, 9):
+        with pytest.raises(PipelineError, match=f"copies must be 1 to 8, got {copies}"):
+            Pipeline("p", durable="hosts", copies=copies)
+
+
+def test_what_ends_have_beside_their_journals_is_not_in_copies() -> None:
+    pipeline = Pipeline("p", durable="hosts")
+    there = ab.on(labels={"camera": "north"})
+    pipeline.source("numbers", ab.items([1]), place=there).sink("out", ab.discard())
+    with pytest.raises(PipelineError, match="source 'numbers' has a place"):
+        pipeline.validate()
+
+
+def test_a_run_of_one_host_has_no_copies() -> None:
+    with pytest.raises(PipelineError, match="this run has one host"):
+        ab.run(of_hosts(durable="hosts"))

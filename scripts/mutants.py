@@ -40,6 +40,7 @@ FILES = (
     "table.py",
     "core.py",
     "handshake.py",
+    "copies.py",
     "replay_order.py",
     "session.py",
     "credit.py",
@@ -49,6 +50,7 @@ TESTS = (
     ["tests/protocol", "--deselect", "tests/protocol/test_machines.py"],
     ["tests/runtime/explorer/test_explorer_scopes.py"],
     ["tests/protocol/test_machines.py", "tests/runtime/explorer/test_explorer_cuts.py"],
+    ["tests/runtime/explorer/test_explorer_copies.py"],
 )
 """Quickest first; the first that fails has killed the mutant."""
 TIMEOUT_S = 300

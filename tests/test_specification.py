@@ -17,7 +17,15 @@ from pathlib import Path
 import pytest
 
 from anabranch.runtime.broken_protocols.variants import VARIANTS
-from anabranch.runtime.explorer.scopes import CUTS_DEEP, CUTS_SMALL, DEEP, DEEPEST, SMALL
+from anabranch.runtime.explorer.scopes import (
+    COPIES_DEEP,
+    COPIES_SMALL,
+    CUTS_DEEP,
+    CUTS_SMALL,
+    DEEP,
+    DEEPEST,
+    SMALL,
+)
 from anabranch.runtime.world.lapse_list import LAPSES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -146,14 +154,16 @@ def test_numbers_of_scopes_and_variants_are_those_of_the_code() -> None:
     protocol, verification = (
         (DOCS / page).read_text() for page in ("protocol.md", "verification.md")
     )
-    small, deep = len(SMALL) + len(CUTS_SMALL), len(DEEP) + len(CUTS_DEEP)
+    small = len(SMALL) + len(CUTS_SMALL) + len(COPIES_SMALL)
+    deep = len(DEEP) + len(CUTS_DEEP) + len(COPIES_DEEP)
     deadly = [
         sum(scope.crashes > 0 for scope in scopes.values()) + sum(cut.deaths > 0 for cut in cuts)
         for scopes, cuts in ((SMALL, CUTS_SMALL), (DEEP, CUTS_DEEP))
     ]
     of_deaths = sum(v.rule[0] == "Z" or v.rule == "duty 12" for v in VARIANTS)
     for told in (
-        f"goes through {small} small scopes, five of them about connections",
+        f"goes through {small} small scopes, five of them about connections and "
+        f"{len(COPIES_SMALL)} about copies of journals",
         f"`--scope deep` through {deep} larger ones",
         f"`--scope deepest` through {len(DEEPEST)} that are larger still",
         f"{deadly[0]} of the small scopes and {deadly[1]} of the deep ones have deaths",

@@ -16,9 +16,8 @@ from anabranch.commands.out_folder import OutFolder
 from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
-    from anabranch.runtime.explorer.cuts import CutScope
     from anabranch.runtime.explorer.scope import Scope
-    from anabranch.runtime.explorer.survey import Summary
+    from anabranch.runtime.explorer.survey import AnyScope, Summary
 
 HELP = """Explore every interleaving of the protocol core, the one that live processes run.
 
@@ -29,6 +28,8 @@ executions come to their end (L1 to L3). Of operators with key groups: that ever
 processed once and in the order of its key (K1, K2), and that a group has one owner, which all of
 its senders know (K3 to K7), while groups move to children, to new owners and between siblings. If
 processes die, at any moment and anywhere, all of this holds for their next incarnations too.
+Where other hosts have copies of journals, and hosts are lost: that two incarnations of an
+instance never act together, and that the next one knows all that has counted (Q1 to Q4).
 
 \b
 Examples:
@@ -51,7 +52,7 @@ Examples:
     "named",
     multiple=True,
     metavar="NAME|TEXT",
-    help="small (default), deep, deepest, sessions, or a scope in words. Repeatable.",
+    help="small (default), deep, deepest, sessions, copies, or a scope in words. Repeatable.",
 )
 @click.option("--instances", metavar="N,N,...", help="Own scope: instances of each operator.")
 @click.option("--edges", metavar="A-B,...", help="Its graph, by operator numbers. [default: chain]")
@@ -122,23 +123,29 @@ def _progress(line: str) -> None:
     click.echo(line, err=True)
 
 
-def _chosen(
-    named: tuple[str, ...], own: dict[str, str | int | bool | None]
-) -> list[Scope | CutScope]:
-    from anabranch.runtime.explorer.scopes import CUTS_DEEP, CUTS_SMALL, SETS
+def _chosen(named: tuple[str, ...], own: dict[str, str | int | bool | None]) -> list[AnyScope]:
+    from anabranch.runtime.explorer.scopes import (
+        COPIES_DEEP,
+        COPIES_SMALL,
+        CUTS_DEEP,
+        CUTS_SMALL,
+        SETS,
+    )
 
     texts = list(named)
     if own["instances"]:
         texts.append(_in_words(own))
     elif any(own[name] for name in own if name != "batch"):
         raise WrongUsage("an own scope begins with --instances, such as --instances 1,2,1")
-    scopes: list[Scope | CutScope] = []
+    scopes: list[AnyScope] = []
     for text in texts or ["small"]:
         if text in SETS:
             scopes += SETS[text].values()
         if text in ("small", "deep", "sessions"):
             scopes += CUTS_SMALL if text == "small" else CUTS_DEEP
-        elif text not in SETS:
+        if text in ("small", "deep", "copies"):
+            scopes += COPIES_SMALL if text == "small" else COPIES_DEEP
+        if text not in (*SETS, "sessions", "copies"):
             scopes.append(_parsed(text))
     return scopes
 
@@ -148,7 +155,7 @@ def _parsed(text: str) -> Scope:
     from anabranch.runtime.explorer.scopes import SETS
 
     if not text[:1].isdigit():
-        raise WrongUsage(f"no scope {text!r}; named are {', '.join([*SETS, 'sessions'])}")
+        raise WrongUsage(f"no scope {text!r}; named are {', '.join([*SETS, 'sessions', 'copies'])}")
     try:
         return Scope.parse(text)
     except ValueError as error:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anabranch.runtime.broken_protocols.channels import BROKEN_CHANNELS
+from anabranch.runtime.broken_protocols.copies import BROKEN_COPIES
 from anabranch.runtime.broken_protocols.variants import VARIANTS, Variant
+from anabranch.runtime.explorer.copies import explore_copies
 from anabranch.runtime.explorer.cuts import explore_cuts
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.scope import Scope
@@ -40,6 +42,10 @@ def hunt() -> Iterator[Catch]:
         steps = len(found.path)
         where = f"one channel, {broken.scope}"
         yield Catch(broken.rule, broken.what, where, found.states, steps, found.fault)
+    for lossy in BROKEN_COPIES:
+        found = explore_copies(lossy.scope, lossy.rules)
+        where = str(lossy.scope)
+        yield Catch(lossy.rule, lossy.what, where, found.states, len(found.path), found.fault)
     blocked = explore(Shipped(), BLOCKING)
     steps = len(blocked.path)
     what = "a send without room blocks the instance"

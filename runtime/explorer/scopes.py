@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch.runtime.explorer.copies_state import CopyScope
 from anabranch.runtime.explorer.cuts import CutScope
 from anabranch.runtime.explorer.scope import Scope
 
@@ -270,4 +271,27 @@ CUTS_DEEP = (
     CutScope(4, 0, 2),
     CutScope(2, 1, 1, deaths=1),
     CutScope(2, 1, 0, deaths=2),
+)
+
+COPIES_SMALL = (
+    CopyScope(2, 1, give_ups=1),
+    CopyScope(2, 1, give_ups=2),
+    CopyScope(1, 2, give_ups=1),
+    CopyScope(5, 1, rolls=1, give_ups=1),
+    CopyScope(2, 1, give_ups=1, power=1),
+    CopyScope(2, 1, give_ups=1, home_deaths=1),
+    CopyScope(2, 1, deaths=1, power=1),
+    CopyScope(1, 2, losses=1),
+    CopyScope(2, 1, 1, give_ups=1, losses=1),
+    CopyScope(1, 1, 1, give_ups=1, changes=1),
+    CopyScope(1, 1, 1, changes=3),
+)
+COPIES_DEEP = (
+    *COPIES_SMALL,
+    CopyScope(2, 2, give_ups=1),
+    CopyScope(1, 2, give_ups=2),
+    CopyScope(2, 2, deaths=1, power=1),
+    CopyScope(2, 1, give_ups=1, deaths=1, power=1),
+    CopyScope(2, 1, give_ups=1, cuts=1, home_deaths=1),
+    CopyScope(1, 2, 1, give_ups=1, losses=1),
 )

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 from anabranch.runtime.explorer.bulk import Bulk
 from anabranch.runtime.explorer.chart import chart
+from anabranch.runtime.explorer.copies import explore_copies
+from anabranch.runtime.explorer.copies_state import CopyScope
 from anabranch.runtime.explorer.coverage import Coverage
 from anabranch.runtime.explorer.cuts import CutScope, explore_cuts
 from anabranch.runtime.explorer.machine import Machine, Shipped
@@ -18,6 +20,7 @@ from anabranch.runtime.explorer.story import rows, told
 from anabranch.runtime.values.worker_pool import ctrl_c_held_back, worker_pool
 
 Report = Callable[[str], None]
+AnyScope = Scope | CutScope | CopyScope
 PROGRESS_S = 2.0
 
 
@@ -58,7 +61,7 @@ def summary_of(verdict: Verdict) -> Summary:
         story = told(verdict.sites, verdict.path, verdict.fault)
         title = f"{verdict.machine}: {verdict.scope}"
         picture = chart(rows(verdict.sites, verdict.path), verdict.fault, title)
-    elif verdict.fault:  # of one channel
+    elif verdict.fault:  # of one channel, or of copies
         steps = [f"{n:4d}. {move.what}" for n, (_, move) in enumerate(verdict.path, start=1)]
         story = "\n".join([*steps, f"      => {verdict.fault}"])
     return Summary(
@@ -111,7 +114,7 @@ def survey(
 
 
 def survey_all(
-    scopes: Iterable[Scope | CutScope],
+    scopes: Iterable[AnyScope],
     *,
     bulk: bool,
     states_max: int,
@@ -133,11 +136,13 @@ def survey_all(
 
 
 def _one(
-    scope: Scope | CutScope, bulk: bool, states_max: int, report: Report | None, covering: bool
+    scope: AnyScope, bulk: bool, states_max: int, report: Report | None, covering: bool
 ) -> Summary:
+    progress = _Progress(report) if report else None
     if isinstance(scope, CutScope):
-        progress = _Progress(report) if report else None
         return summary_of(explore_cuts(scope, states_max=states_max, progress=progress))
+    if isinstance(scope, CopyScope):
+        return summary_of(explore_copies(scope, states_max=states_max, progress=progress))
     return survey(scope, bulk=bulk, states_max=states_max, report=report, covering=covering)
 
 

@@ -65,6 +65,22 @@ class Counts:
         self.latency = LatencyCounts(snapshot[9])
         self.spent = Spent(*snapshot[10])
 
+    def final(self) -> dict[str, Any]:
+        """The fields of `FinalCount` that are counted here."""
+        return {
+            "tuples_in": self.tuples_in,
+            "processed": self.processed,
+            "tuples_out": self.tuples_out,
+            "dead": self.dead,
+            "dead_upstream": self.dead_beside,
+            "dead_towards": dict(self.dead_towards),
+            "dead_reasons": dict(self.dead_reasons),
+            "joins": self.joins,
+            "leaves": self.leaves,
+            "latency": self.latency.counts,
+            **self.spent._asdict(),
+        }
+
     def note_dead_towards(self, operator: str, results: int) -> None:
         """So many results cannot be sent to this operator. Others may get them all the same."""
         self.dead_towards[operator] += results

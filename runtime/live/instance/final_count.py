@@ -9,16 +9,10 @@ from anabranch.runtime.reporting.status import FinalCount
 
 
 def final_count(me: InstanceId, path: TuplePath, pump: Pump) -> FinalCount:
-    counts, neighbourhood, keyed = path.counts, path.neighbourhood, pump.keyed
+    neighbourhood, keyed = path.neighbourhood, pump.keyed
     return FinalCount(
         id=str(me),
         operator=me.operator,
-        tuples_in=counts.tuples_in,
-        processed=counts.processed,
-        tuples_out=counts.tuples_out,
-        dead=counts.dead,
-        dead_upstream=counts.dead_beside,
-        dead_towards=dict(counts.dead_towards),
         sent=neighbourhood.sent,
         received=neighbourhood.received,
         sent_before=neighbourhood.closed.summed.sent,
@@ -28,15 +22,8 @@ def final_count(me: InstanceId, path: TuplePath, pump: Pump) -> FinalCount:
         handed_in=keyed.pended_in if keyed else 0,
         handed_out=keyed.pended_out if keyed else 0,
         messages=neighbourhood.messages_sent,
-        joins=counts.joins,
-        leaves=counts.leaves,
-        latency=counts.latency.counts,
-        dead_reasons=dict(counts.dead_reasons),
         late=dict(keyed.late) if keyed else {},
         ahead=pump.stamper.ahead if pump.stamper is not None else 0,
         left_out=pump.stamper.left_out if pump.stamper is not None else {},
-        busy_s=counts.spent.busy_s,
-        blocked_s=counts.spent.blocked_s,
-        cpu_s=counts.spent.cpu_s,
-        here_s=counts.spent.here_s,
+        **path.counts.final(),
     )

@@ -20,7 +20,11 @@ from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.process.process import OnOutput
 from anabranch.runtime.live.process.processes import ForkError, Processes
+from anabranch.runtime.ports import clock
 
+BEGINNING_S = 5.0
+"""So long a host that is used first may take to answer before it counts as one that cannot be
+reached."""
 HOME = ""
 """Stands for the host of the agent where it has no name."""
 
@@ -107,6 +111,11 @@ class HostSite:
     def is_reachable(self) -> bool:
         return self.processes.is_reachable
 
+    @property
+    def is_beginning(self) -> bool:
+        """Whether nothing could be made there yet, for it was used first a moment ago."""
+        return False
+
     async def ready(self) -> None:
         """Return when a process can be made now. Raises `ForkError` if none ever will."""
         await self.processes.ready()
@@ -127,11 +136,16 @@ class SiteElsewhere(HostSite):
         self.there = processes
         self._begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Why it never will be ready; empty if it is."""
+        self._made_s = clock.monotonic()
         tasks.start(f"site {host}", self._begin(import_deadline_s))
 
     @property
     def is_elsewhere(self) -> bool:
         return True
+
+    @property
+    def is_beginning(self) -> bool:
+        return not self._begun.done() and clock.monotonic() - self._made_s < BEGINNING_S
 
     async def _begin(self, import_deadline_s: float) -> None:
         try:
@@ -192,9 +206,11 @@ class HostSites:
         return site.there if isinstance(site, SiteElsewhere) else None
 
     def may_be_used(self, host: str) -> bool:
-        """Whether something new may be made there; a host that was not used yet may."""
+        """Whether something new may be made there; a host that was not used yet may, and so may one
+        that is used first just now: instances that begin together would all crowd at home."""
         site = self._others.get(host)
-        return host not in self.refused and (site is None or site.is_reachable)
+        may = site is None or site.is_beginning or site.is_reachable
+        return may and host not in self.refused
 
     def is_reachable(self, host: str) -> bool:
         return self.of(host).is_reachable

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.live.agent.host_sites import Elsewhere, HostSites
+from anabranch.runtime.live.agent.host_sites import BEGINNING_S, Elsewhere, HostSites
 from anabranch.runtime.live.agent.incarnations import Incarnations
 from anabranch.runtime.live.agent.starter import StartError
 from anabranch.runtime.live.agent.tasks import Tasks
@@ -36,6 +36,27 @@ async def test_hosts_that_are_used_and_cannot_be_reached_are_away_until_they_can
     there.is_reachable = True
     assert sites.away(hosts) == ()
     await asyncio.sleep(2.0)
+
+
+@in_virtual_time
+async def test_a_host_that_is_used_first_just_now_may_have_more_instances() -> None:
+    async def wait(_timeout_s: float) -> None:
+        await asyncio.sleep(60.0)
+
+    def made(_host: str, *_callbacks: object) -> Any:
+        return SimpleNamespace(is_reachable=False, start=wait, fork=None, keep_standby=lambda: None)
+
+    home: Any = SimpleNamespace(is_reachable=True, fork=None)
+    tasks = Tasks(lambda *_crashed: None)
+    sites = HostSites(home, 0, tasks, Elsewhere("home", tuple, made), 60.0, print, print, print)
+    assert sites.may_be_used("north")
+    there: Any = sites.elsewhere("north")
+    assert sites.may_be_used("north")
+    await asyncio.sleep(BEGINNING_S + 1.0)
+    assert not sites.may_be_used("north")
+    there.is_reachable = True
+    assert sites.may_be_used("north")
+    await tasks.cancel_all()
 
 
 @in_virtual_time

@@ -14,14 +14,17 @@ The tuple is JSON where it is JSON. What is not, at whatever depth, becomes a ma
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.ports.clock import wall_utc
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.storage.shared_file import SharedFile, sidecar_path
 from anabranch.runtime.values.foreign import shown
 
@@ -122,3 +125,21 @@ def _marker(value: Any) -> dict[str, str]:
     if type(value) in (bytes, bytearray):
         return {"base64": base64.b64encode(value).decode("ascii")}
     return {"repr": shown(value, sys.maxsize)}
+
+
+def letters_in(path: Path, piece_bytes: int) -> Iterator[bytes]:
+    """The file in pieces of whole lines, of about this size; none if it cannot be opened. Raises
+    `OSError` if it cannot be read."""
+    try:
+        file = store().open(path, os.O_RDONLY)
+    except OSError:  # no tuple has failed
+        return
+    with contextlib.closing(file):
+        at, rest = 0, b""
+        while data := file.read(piece_bytes, at):
+            at += len(data)
+            lines, newline, rest = (rest + data).rpartition(b"\n")
+            if newline:
+                yield lines + newline
+        if rest:
+            yield rest

@@ -38,6 +38,7 @@ from anabranch.runtime.live.process.template_process import (
 from anabranch.runtime.live.process.tunnel import WorkerPlace
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.ports.disk import DiskFile, store
+from anabranch.runtime.storage.dead_letters import letters_in
 from anabranch.runtime.storage.forks import not_for_children
 
 FDS_AT_ONCE = 16
@@ -163,19 +164,5 @@ def _letters(pipeline: Pipeline) -> Iterator[bytes]:
     """The file of dead letters in pieces of whole lines. Not one at an absolute path: that is where
     the user wants it."""
     path = pipeline.dead_letters_path
-    if path.is_absolute():
-        return
-    try:
-        lines = store().read(path).splitlines(keepends=True)
-    except OSError:  # there are none
-        return
-    piece: list[bytes] = []
-    size = 0
-    for line in lines:
-        piece.append(line)
-        size += len(line)
-        if size >= LETTERS_BYTES:
-            yield b"".join(piece)
-            piece, size = [], 0
-    if piece:
-        yield b"".join(piece)
+    if not path.is_absolute():
+        yield from letters_in(path, LETTERS_BYTES)

@@ -16,7 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.runtime.plan.ends import DeadLetter
-from anabranch.runtime.storage.dead_letters import TUPLE_CHARS_MAX, DeadLetterFile, tuple_json
+from anabranch.runtime.storage.dead_letters import (
+    TUPLE_CHARS_MAX,
+    DeadLetterFile,
+    letters_in,
+    tuple_json,
+)
 from tests.runtime.processes import PATIENCE_S
 
 
@@ -51,6 +56,19 @@ def test_without_letters_there_is_no_file(tmp_path: Path) -> None:
     file.write([])
     file.close()
     assert not (tmp_path / "dead.jsonl").exists()
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 3, 4, 7, 100])
+@pytest.mark.parametrize("data", [b"", b"a\nbcdef\n\ng\n", b"a\nhalf"])
+def test_a_file_is_read_in_pieces_of_whole_lines(
+    data: bytes, piece_bytes: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "dead.jsonl"
+    assert [*letters_in(path, piece_bytes)] == []
+    path.write_bytes(data)
+    pieces = [*letters_in(path, piece_bytes)]
+    assert b"".join(pieces) == data
+    assert all(piece.endswith(b"\n") for piece in pieces[:-1])
 
 
 class Mute:

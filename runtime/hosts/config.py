@@ -33,6 +33,9 @@ from anabranch.runtime.values.hints import hint
 PORT = 7433
 BIND = f"127.0.0.1:{PORT}"
 SEEDS_MAX = 64
+BROKERED = "mqtt:"
+AT_BROKER = "/agent"
+"""What an agent's address at the broker ends with."""
 WARM_MAX = 64
 NO_TLS = (
     "other machines are reached with certificates only; `anabranch ca init` and "
@@ -212,8 +215,15 @@ def host_of(
 
 
 def host_in(address: str) -> str:
-    """Of HOST:PORT."""
+    """Of HOST:PORT, or the name in `mqtt:NAME/PLACE`."""
+    if is_brokered(address):
+        return address.removeprefix(BROKERED).partition("/")[0]
     return address.rpartition(":")[0].strip("[]")
+
+
+def is_brokered(address: str) -> bool:
+    """Whether it is one at the broker, since the host can only dial out."""
+    return address.startswith(BROKERED) and "/" in address
 
 
 def is_loopback(address: str) -> bool:

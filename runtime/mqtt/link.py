@@ -134,9 +134,11 @@ class PahoLink(BrokerLink):
         keeps: bool,
         anew: bool = False,
         window: int = WINDOW,
+        retry_max_s: float = RETRY_MAX_S,
     ) -> None:
         """`keeps`: the broker keeps the session while there is no connection. `anew`: it forgets
         what it has kept for an earlier process first."""
+        self._retry_max_s = retry_max_s
         self._broker = broker
         self._client_id = client_id
         self._keeps = keeps
@@ -170,6 +172,11 @@ class PahoLink(BrokerLink):
     @property
     def packet_bytes_max(self) -> int | None:
         return self._packet_bytes_max
+
+    @property
+    def fileno(self) -> int | None:
+        """Of its socket, if there is a connection."""
+        return None if self._sock is None or self._sock.fileno() < 0 else int(self._sock.fileno())
 
     def start(self, listener: BrokerListener) -> None:
         self._listener = listener
@@ -232,7 +239,7 @@ class PahoLink(BrokerLink):
             lasted = self._count > 0 and clock.monotonic() - began >= STEADY_S
             failures = 0 if lasted else failures + 1
             self._listener.broken(why)
-            most_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2.0 ** min(failures, 20))
+            most_s = min(self._retry_max_s, RETRY_FIRST_S * 2.0 ** min(failures, 20))
             await asyncio.sleep(most_s * clock.chance().uniform(0.5, 1.0))
 
     async def _one_connection(self) -> str:

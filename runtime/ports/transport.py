@@ -1,7 +1,8 @@
 """How processes reach each other: one listens at an address, another dials it, and each gets an end
 of a stream of bytes, as a transport of asyncio with a protocol of its own.
 
-An address is `unix:PATH` or `tcp:HOST:PORT`. What both ends may rely on, and what they may not:
+An address is `unix:PATH`, `tcp:HOST:PORT` or `mqtt:HOST/PLACE`. What both ends may rely on, and
+what they may not:
 
 - **Order.** Bytes come in the order in which they were written, whole, cut and joined anywhere.
   Between two streams there is no order.
@@ -14,7 +15,8 @@ An address is `unix:PATH` or `tcp:HOST:PORT`. What both ends may rely on, and wh
   the other end has something unread on its way: then that may break the stream. The death of a
   process is like `close` for what the system has taken by then, and loses the rest.
 - **Listening.** An address is free again when its process has ended. Until something listens there,
-  a process that dials gets `ConnectionRefusedError` or `FileNotFoundError`.
+  a process that dials gets `ConnectionRefusedError` or `FileNotFoundError`; through a broker
+  `TimeoutError`, and what it has written and not closed long enough before is lost with it.
 """
 
 from __future__ import annotations

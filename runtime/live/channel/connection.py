@@ -122,11 +122,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def fileno(self) -> int | None:
-        """The number of its open file."""
+        """The number of its open file, if it has one of its own."""
         if self._transport is None or self._transport.is_closing():
             return None
-        number: int = self._transport.get_extra_info("socket").fileno()
-        return number
+        sock = self._transport.get_extra_info("socket")
+        return None if sock is None else int(sock.fileno())
 
     # -- Wire ------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from anabranch.runtime.ports.transport import Listening, P, Transport
 HANDSHAKE_S = 5.0
 HANDSHAKES_MAX = 128
 """At a time, of streams that others have dialled."""
+BETWEEN_HOSTS = ("tcp:", "mqtt:")
 NO_AGENT = "a certificate without the role agent"
 
 log = logging.getLogger("anabranch.secured")
@@ -41,17 +42,16 @@ class SecuredTransport(Transport):
         self._shaking: set[SecuredProtocol] = set()
 
     async def listen(self, address: str, made: Callable[[], asyncio.Protocol]) -> Listening:
-        if not address.startswith("tcp:"):
+        if not address.startswith(BETWEEN_HOSTS):
             return await self._plain.listen(address, made)
         return await self._plain.listen(address, lambda: self._accepting(made))
 
     async def dial(self, address: str, made: Callable[[], P]) -> P:
         """Return when both ends have proved who they are."""
-        kind, _, place = address.partition(":")
-        if kind != "tcp":
+        if not address.startswith(BETWEEN_HOSTS):
             return await self._plain.dial(address, made)
         try:
-            layer = self._folder.layer(place)
+            layer = self._folder.layer(address.removeprefix("tcp:"))
             ours = await self._plain.dial(address, lambda: SecuredProtocol(layer, made))
             try:
                 await ours.is_open

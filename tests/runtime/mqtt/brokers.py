@@ -27,9 +27,9 @@ needs_mosquitto = pytest.mark.skipif(
 
 
 @contextmanager
-def amqtt() -> Iterator[str]:
+def amqtt(port: int = 0) -> Iterator[str]:
     """Its address."""
-    command = [sys.executable, "-m", "anabranch.cli", "broker", "--port", "0"]
+    command = [sys.executable, "-m", "anabranch.cli", "broker", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -78,6 +78,13 @@ class Mosquitto:
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
+            self._process.wait(PATIENCE_S)
+            self._process = None
+
+    def kill(self) -> None:
+        """With SIGKILL: it has no time to say or keep anything."""
+        if self._process is not None:
+            self._process.kill()
             self._process.wait(PATIENCE_S)
             self._process = None
 

@@ -32,6 +32,7 @@ def figures(snapshot: RunSnapshot) -> dict[str, Any]:
         "delivered": sum(o.tuples_out for o in sinks),
         "dead_letters": sum(o.dead for o in snapshot.operators),
         "away": list(snapshot.away),
+        "drained": list(snapshot.drained),
         "controllers": [
             {
                 "name": each.name,

@@ -54,6 +54,23 @@ class Given(NamedTuple):
     place: str
 
 
+class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What opens and closes hosts for pipelines that are submitted here. `kind`: `local`, further
+    agents on this machine; `command`, what the user has written in `open` and `close`; `fixed`,
+    none. `name`: that of a host begins so, and ends with its number. `hosts_max`: of them, at most.
+    `boot_s`: for a host to be there. `cores`, `memory_mb`: that each offers; of the user's commands
+    they say so themselves."""
+
+    kind: Literal["fixed", "local", "command"]
+    name: Annotated[str, Meta(pattern=r"\A([A-Za-z0-9][A-Za-z0-9._-]{0,40})?\Z")] = ""
+    hosts_max: Annotated[int, Meta(ge=0, le=100)] = 4
+    boot_s: Annotated[float, Meta(ge=1, le=86_400)] = 60.0
+    cores: Cores = 1
+    memory_mb: MemoryMb = 1024
+    open: list[str] = []
+    close: list[str] = []
+
+
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`data`: the folder in which the agent keeps what outlives it. `warm`: idle processes that
     each of its runs keeps ready. `tls`: the folder of its certificate; "" for none. `mdns`: find
@@ -72,6 +89,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     log: Literal["plain", "json"]
     tls: str = ""
     mdns: bool = False
+    provider: ProviderConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +143,10 @@ SETTINGS: dict[str, Setting] = {
     "tls": Setting(_PATH, "the path of a folder, in UTF-8"),
     "mdns": Setting(bool, "true or false", lambda text: _TRUTH.get(text.lower(), text)),
     "log": Setting(Literal["plain", "json"], "plain or json"),
+    "provider": Setting(dict, "a table with kind = fixed, local or command"),
 }
-ENVIRONMENT = {name: f"ANABRANCH_{name.upper()}" for name in SETTINGS}
+IN_FILE_ONLY = "provider"
+ENVIRONMENT = {name: f"ANABRANCH_{name.upper()}" for name in SETTINGS if name != IN_FILE_ONLY}
 
 
 def of_file(text: str, file: str) -> dict[str, Given]:
@@ -166,6 +186,8 @@ def config_of(given: Mapping[str, Given], usual: Mapping[str, Any]) -> AgentConf
             values[name] = msgspec.convert(value, SETTINGS[name].kind)
         except msgspec.ValidationError:
             raise _wrong(name, value, place) from None
+    if "provider" in given:
+        values["provider"] = _provider(*given["provider"], tls=bool(values.get("tls")))
     values.setdefault("advertise", values["bind"])
     config = AgentConfig(**values)
     for name in ("bind", "advertise", "seeds"):
@@ -188,6 +210,29 @@ def config_of(given: Mapping[str, Given], usual: Mapping[str, Any]) -> AgentConf
             f"{HOST_BYTES_MAX} are told to other hosts; shorten the labels"
         )
     return config
+
+
+def _provider(told: Any, place: str, *, tls: bool) -> ProviderConfig:
+    """Raises `ConfigError`."""
+    try:
+        found = msgspec.convert(told, ProviderConfig)
+    except msgspec.ValidationError as error:
+        unknown = [key for key in told if key not in ProviderConfig.__struct_fields__]
+        if unknown:
+            way = hint(unknown[0], ProviderConfig.__struct_fields__)
+            raise ConfigError(f"{place}: provider has no setting {unknown[0]!r}; {way}") from None
+        raise ConfigError(f"{place}: provider: {error}") from None
+    if found.kind == "command" and not (found.open and found.close):
+        told = "expected both commands, as in open = ['ours/open', '{name}', '{seed}']"
+        raise ConfigError(f"{place}: provider: {told}")
+    if found.kind != "command" and (found.open or found.close):
+        raise ConfigError(f"{place}: provider: open and close are of kind = 'command'")
+    if found.kind == "local" and tls:
+        raise ConfigError(
+            f"{place}: provider: hosts of kind 'local' have no certificates of their own, so they "
+            "are for agents without --tls; take kind = 'command' with certificates made before"
+        )
+    return found
 
 
 def host_of(

@@ -76,7 +76,9 @@ class HostOffer(msgspec.Struct, frozen=True, array_like=True):
 
 class Home(msgspec.Struct, frozen=True, array_like=True):
     """What a run has to know of itself to be on other hosts. `bundle`: the file; "" if its agent
-    has none. `tls`: the folder of the agent's certificate; "" without one."""
+    has none. `tls`: the folder of the agent's certificate; "" without one. `hosts_max`: how many
+    hosts there may be, if the agent opens some; 0: those that there are. `refused`: why there are
+    fewer than were asked for."""
 
     host: str
     run: str
@@ -84,3 +86,5 @@ class Home(msgspec.Struct, frozen=True, array_like=True):
     version: str
     bundle: str
     tls: str = ""
+    hosts_max: int = 0
+    refused: str = ""

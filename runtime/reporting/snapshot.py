@@ -105,6 +105,8 @@ class RunSnapshot:
     """Other hosts of which nothing is heard just now, though instances of the run are there: the
     run waits for them."""
     controllers: tuple[ControllerSnapshot, ...] = ()
+    drained: tuple[str, ...] = ()
+    """Hosts that instances leave, and on which none are made."""
 
     def operator(self, name: str) -> OperatorSnapshot:
         """Raises `KeyError` for an unknown name."""

@@ -281,6 +281,7 @@ class Agent:
             self.services,
             self.sampler.host_use,
             self._recorded.pinned,
+            self._hosts.drained,
         )
 
     def _watched(self) -> Iterator[Watched]:
@@ -479,7 +480,7 @@ class Agent:
         from anabranch.runtime.live.agent.controllers import Controllers, Looks
 
         operators = self.pipeline.operators.values()
-        looks = Looks(operators, self.roster, self.recorder)
+        looks = Looks(operators, self.roster, self.recorder, self._hosts.pool)
         log, before = self.journal.log, self._recorded
         controllers = Controllers(
             looks, self.messenger, self.run_events, log, before.left, before.pinned

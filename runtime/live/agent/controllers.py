@@ -24,7 +24,13 @@ from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import Controller, controllers_of
 from anabranch.runtime.policies.decider import PolicyError
-from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Seen, operator_of
+from anabranch.runtime.policies.look_and_plan import (
+    Look,
+    OperatorLook,
+    PoolLook,
+    Seen,
+    operator_of,
+)
 from anabranch.runtime.policies.policy import Heritage, Scale
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.snapshot import ControllerSnapshot
@@ -35,10 +41,17 @@ from anabranch.runtime.values.kinds import EventKind
 class Looks:
     """What controllers are shown of the run."""
 
-    def __init__(self, operators: Collection[Operator], roster: Roster, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        operators: Collection[Operator],
+        roster: Roster,
+        recorder: Recorder,
+        pool: Callable[[], PoolLook | None] = lambda: None,
+    ) -> None:
         self._names = [operator.name for operator in operators]
         self._roster = roster
         self._recorder = recorder
+        self._pool = pool
         self.shown = recorder.controllers
         """What controllers have planned last, for others to look at."""
         self._sight = Sight([_blank(operator, operators) for operator in operators])
@@ -49,7 +62,7 @@ class Looks:
         for name in self._names:
             told[str(name)] = self._seen(roster.active(name), now_s)
             coming[str(name)] = sum(m.phase is not Phase.ACTIVE for m in roster.living(name))
-        return self._sight.look(now_s, told, coming)
+        return replace(self._sight.look(now_s, told, coming), pool=self._pool())
 
     def _seen(self, members: list[Member], now_s: float) -> list[Seen]:
         """Those that are not about to leave, as one that relocates is: its newcomer is coming."""

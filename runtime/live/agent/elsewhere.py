@@ -30,6 +30,7 @@ def elsewhere_of(directory: HostDirectory) -> Elsewhere:
         directory.drained,
         directory.listen,
         directory.tls,
+        limits=directory.limits,
         begins=directory.begins,
     )
 

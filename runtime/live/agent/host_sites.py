@@ -69,6 +69,10 @@ MakeThere = Callable[[str, OnOutput, Callable[[str], None], Callable[[], None]],
 """Takes the name of a host, and callbacks as `MakeProcesses` does."""
 
 
+def _as_there_are() -> tuple[int, str]:
+    return 0, ""
+
+
 def _not_told(_token: bytes) -> None:
     return
 
@@ -79,8 +83,9 @@ class Elsewhere:
     name of the agent's own one, `listen`: its address, at which instances listen, `tls`: the folder
     of its certificate, "" without. `drained`: hosts that instances leave. `processes`: None where
     all are made at home, as in a simulated world whose hosts share one disk. `placing`: which of
-    the hosts come in question for an instance, the best first. `begins` gets what is the same as
-    long as the run is resumed, and unlike that of one that begins anew in its place."""
+    the hosts come in question for an instance, the best first. `limits`: how many there may be (0:
+    none opens), and why there are fewer than were asked for. `begins` gets what is the same as long
+    as the run is resumed, and unlike that of one that begins anew in its place."""
 
     home: str
     rooms: Callable[[], Sequence[HostRoom]]
@@ -89,6 +94,7 @@ class Elsewhere:
     listen: str = ""
     tls: str = ""
     placing: Placing = place
+    limits: Callable[[], tuple[int, str]] = _as_there_are
     begins: Callable[[bytes], None] = _not_told
 
 

@@ -16,6 +16,7 @@ from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.agent.starter import StartError
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.place import ANYWHERE
+from anabranch.runtime.policies.look_and_plan import HostLook, PoolLook
 
 INSTANCE_MB = 64.0
 """What an instance takes of the memory that a host offers."""
@@ -69,6 +70,15 @@ class RunHosts:
         if wanted not in hosts:
             raise StartError(f"{wanted!r} is no host for {member.id.operator!r} just now")
         member.host = wanted
+
+    def pool(self) -> PoolLook | None:
+        """For controllers; None where there is one host, and never another."""
+        rooms, (hosts_max, refused) = self._elsewhere.rooms(), self._elsewhere.limits()
+        if not rooms:
+            return None
+        hosts = tuple(HostLook(r.name, r.cores, r.name in self.drained) for r in rooms)
+        where = {member.text: member.host for member in self._roster.living() if member.host}
+        return PoolLook(hosts, hosts_max or len(hosts), where, refused)
 
     def is_bound_to_home(self, operator: OperatorName) -> bool:
         """A source or a sink has its files, or its service, on the host of the agent, unless the

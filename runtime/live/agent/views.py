@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from anabranch.runtime.live.agent.attendants import Attendants
@@ -37,7 +37,7 @@ SNAPSHOT_EVENTS_MAX = 20
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What is looked at. `decides`: instances or controllers decide how many there are, but of
-    those that are `pinned` to a number."""
+    those that are `pinned` to a number. `drained`: hosts that instances leave."""
 
     pipeline: Pipeline
     decides: bool
@@ -48,6 +48,7 @@ class Observed:
     services: Attendants
     host_use: HostUse
     pinned: Mapping[str, int]
+    drained: Collection[str] = ()
 
 
 def snapshot_of(run: Observed, phase: str, sites: HostSites) -> RunSnapshot:
@@ -62,6 +63,7 @@ def snapshot_of(run: Observed, phase: str, sites: HostSites) -> RunSnapshot:
         host_busy=run.host_use.share,
         away=sites.away(member.host for member in run.roster.living()),
         controllers=tuple(run.recorder.controllers.values()),
+        drained=tuple(sorted(run.drained)),
     )
 
 

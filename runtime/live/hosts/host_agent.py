@@ -5,6 +5,7 @@ HostAgent ─┬─ DataFolder: key and incarnation of the host, the secret
            ├─ Gossip ── HostMembership: which hosts are live
            ├─ Pipelines ── RunProcess: a process for each pipeline
            │      ╰─ HostsNews: which hosts there are
+           ├─ PoolKeeper: hosts that it opens and closes
            ├─ HostedRuns ── HostedWorker: a process for each run of another host
            ╰─ RequestServer: what commands ask
 """
@@ -41,9 +42,9 @@ from anabranch.runtime.live.hosts.hosts_news import HostsNews, HostsTold
 from anabranch.runtime.live.hosts.lines import KEPT, Lines
 from anabranch.runtime.live.hosts.pipeline_desk import PipelineDesk, in_words
 from anabranch.runtime.live.hosts.pipelines import Pipelines
+from anabranch.runtime.live.hosts.pool_keeper import PoolKeeper, keeper_of
 from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.request_server import RequestServer
-from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.live.hosts.tls import TlsFolder, check_agent
 from anabranch.runtime.ports import clock
 
@@ -85,6 +86,7 @@ class HostAgent:
         self._pipelines: Pipelines
         self._told = HostsTold(config.name, version, config.tls)
         self._news: HostsNews | None = None
+        self._pool: PoolKeeper | None = None
         self._hosted = HostedRuns(
             Path(config.data) / "hosted", config.name, version, command, self._order, log
         )
@@ -109,8 +111,8 @@ class HostAgent:
             server = self._request_server()
             door = Door(
                 {
-                    GOSSIP: self._take_part,
-                    KEPT: self._take_part_in_turns,
+                    GOSSIP: lambda stream: self._gossip.answer(stream),
+                    KEPT: lambda stream: self._gossip.answer_in_turns(stream),
                     GREETING: server.serve,
                 },
                 self._refusals,
@@ -147,14 +149,21 @@ class HostAgent:
         )
         news.start()
         self._pipelines.resume()
+        own = (self.config, self._gossip.membership, self._pipelines, self._told, news)
+        if pool := keeper_of(*own, self._command, self._log):
+            self._pool = pool.start()
 
     async def _close(self, lan: Lan | None) -> None:
         if self._news is not None:
             self._news.close()
+        if self._pool is not None:
+            self._pool.pause()
         closed = [] if lan is None else [lan.close()]
         await asyncio.gather(
             self._gossip.leave(), self._pipelines.close(), self._hosted.close(), *closed
         )
+        if self._pool is not None:
+            await self._pool.leave()
 
     def _order(self, state: Path) -> WorkerOrder:
         return order_for(host_in(self._gossip.membership.me.address), state, self.config.tls)
@@ -171,6 +180,7 @@ class HostAgent:
             drained=folder.is_drained,
         )
         lines = None if self._tls is None else Lines(self._tls, self._refusals)
+        may_dial = (lambda _: True) if self._tls is not None else is_loopback
         membership = HostMembership(
             me,
             config.seeds,
@@ -178,7 +188,7 @@ class HostAgent:
             clock.monotonic(),
             None if lines is None else lines.cost,
         )
-        return Gossip(membership, self._tell, self._keep, self._may_dial, lines, self._refusals)
+        return Gossip(membership, self._tell, self._keep, may_dial, lines, self._refusals)
 
     def _take_certificate(self, folder: Path) -> None:
         def changed(wrong: str) -> None:
@@ -243,15 +253,6 @@ class HostAgent:
         lan = Lan(me, self.config.bind, found, lost, failed)
         lan.start()
         return lan
-
-    def _may_dial(self, address: str) -> bool:
-        return self._tls is not None or is_loopback(address)
-
-    async def _take_part(self, stream: FrameStream) -> None:
-        await self._gossip.answer(stream)
-
-    async def _take_part_in_turns(self, stream: FrameStream) -> None:
-        await self._gossip.answer_in_turns(stream)
 
     def _drain(self, drained: bool) -> None:
         """Raises `OSError`."""

@@ -96,6 +96,10 @@ class HostDirectory:
             if offer.is_live and home is not None and offer.anabranch == home.anabranch
         ]
 
+    def limits(self) -> tuple[int, str]:
+        """How many hosts there may be, 0 if none open, and why there are fewer than wanted."""
+        return (0, "") if self.home is None else (self.home.hosts_max, self.home.refused)
+
     def drained(self) -> set[str]:
         """Hosts that instances are to leave."""
         return {offer.name for offer in self.hosts.values() if offer.drained}

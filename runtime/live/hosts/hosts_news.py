@@ -18,10 +18,14 @@ NOTABLE = 1.5
 
 
 class HostsTold:
-    """`host`: of the agent, whose runtime has that version; `tls`: where its certificate is."""
+    """`host`: of the agent, whose runtime has that version; `tls`: where its certificate is.
+    `hosts_max`, `refused`: as in `Home`; `leaving`: hosts on which nothing new may be made."""
 
     def __init__(self, host: str, anabranch: str, tls: str) -> None:
         self.offers: list[HostOffer] = []
+        self.hosts_max = 0
+        self.refused = ""
+        self.leaving: frozenset[str] = frozenset()
         self._host = host
         self._anabranch = anabranch
         self._tls = tls
@@ -29,7 +33,8 @@ class HostsTold:
     def home_of(self, folder: PipelineFolder) -> Home:
         record = folder.record
         bundle = str(folder.bundle) if store().exists(folder.bundle) else ""
-        return Home(self._host, record.run, self._anabranch, record.version, bundle, self._tls)
+        of_run = (self._host, record.run, self._anabranch, record.version, bundle, self._tls)
+        return Home(*of_run, self.hosts_max, self.refused)
 
 
 class HostsNews:
@@ -89,7 +94,7 @@ class HostsNews:
                     host.version,
                     row.state.name.lower(),
                     {} if host.name == me else self._latency_from(me, host.name),
-                    host.drained,
+                    host.drained or host.name in self._told.leaving,
                 )
             )
         return offers

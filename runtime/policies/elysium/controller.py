@@ -22,6 +22,7 @@ from anabranch.runtime.policies.elysium.assessing import (
     assess,
     placed,
 )
+from anabranch.runtime.policies.elysium.costs import HostCost
 from anabranch.runtime.policies.elysium.evidence import Evidence
 from anabranch.runtime.policies.elysium.rates import expected_load
 from anabranch.runtime.policies.elysium.sampling import TakenReadings, readings_of, sample
@@ -76,6 +77,10 @@ class Elysium(Controller[ElysiumMemory]):
         one_of=("first-fit", "even"),
     )  # fmt: skip
 
+    overhead: bool = setting(
+        False, "learn what hosts use beside instances; for hosts without other programs"
+    )
+
     def born(self, heritage: Heritage, now_s: float) -> ElysiumMemory:
         return ElysiumMemory(now_s + self.every_s, Evidence.of(heritage))
 
@@ -120,7 +125,8 @@ class Elysium(Controller[ElysiumMemory]):
 
     def _plan(self, look: Look, evidence: Evidence, expected: Mapping[str, float]) -> Plan:
         streams, costs = evidence.selectivities(), evidence.costs()
-        host = evidence.host(look.pool.cores if look.pool else 1.0)
+        cores = look.pool.cores if look.pool else 1.0
+        host = evidence.host(cores) if self.overhead else HostCost(0.0, 1.0, cores)
         profile = PoolProfile(costs, streams, host)
         rates = profile.rates(expected)
         known = [n for n in look.operators if n in rates and n in costs and evidence.used[n].weight]

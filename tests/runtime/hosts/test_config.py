@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.runtime.hosts.config import (
     ENVIRONMENT,
+    IN_FILE_ONLY,
     SETTINGS,
     AgentConfig,
     ConfigError,
@@ -61,7 +62,7 @@ def test_a_file_sets_all_that_can_be_set() -> None:
     assert found.mdns
     assert (found.bind, found.advertise) == ("127.0.0.1:9000", "localhost:9000")
     assert found.log == "json"
-    assert of_file(WHOLE, "agent.toml").keys() == SETTINGS.keys()
+    assert of_file(WHOLE, "agent.toml").keys() == SETTINGS.keys() - {IN_FILE_ONLY}
 
 
 def test_what_is_not_given_is_as_usual_and_others_reach_the_agent_where_it_listens() -> None:
@@ -82,7 +83,7 @@ def test_the_environment_counts_more_than_the_file() -> None:
     assert found.cores == 8
     assert found.seeds == ["127.0.0.1:1", "127.0.0.1:2"]
     assert found.region == "plant-2"
-    assert len(ENVIRONMENT) == len(SETTINGS)
+    assert len(ENVIRONMENT) == len(SETTINGS) - 1
 
 
 @pytest.mark.parametrize(
@@ -171,3 +172,41 @@ def test_an_agent_that_is_asked_listens_at_the_usual_port_unless_another_one_is_
     for wrong in ("127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:0", "", "a b"):
         with pytest.raises(ConfigError, match=r"expected HOST\[:PORT\], such as"):
             with_port(wrong)
+
+
+PROVIDER = """
+[provider]
+kind = "command"
+name = "cloud-"
+hosts_max = 8
+boot_s = 120
+open = ["cloud", "create", "{name}", "{seed}"]
+close = ["cloud", "delete", "{name}"]
+"""
+
+
+def test_a_provider_of_hosts_is_a_table_of_the_file() -> None:
+    found = config(PROVIDER).provider
+    assert found is not None
+    assert (found.kind, found.name, found.hosts_max, found.boot_s) == ("command", "cloud-", 8, 120)
+    assert found.open == ["cloud", "create", "{name}", "{seed}"]
+    assert config().provider is None
+    assert "provider" not in ENVIRONMENT
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('provider = 3', "provider: expected a table with kind = fixed, local or command"),
+        ('[provider]\nkind = "lokal"', "agent.toml:1: provider: Invalid enum value 'lokal'"),
+        ('[provider]\nkind = "local"\nhost_max = 1', "'host_max'; did you mean 'hosts_max'"),
+        ('[provider]\nkind = "local"\nhosts_max = -1', "provider: Expected `int` >= 0"),
+        ('[provider]\nkind = "command"\nopen = ["a"]', "provider: expected both commands"),
+        ('[provider]\nkind = "local"\nopen = ["a"]', "open and close are of kind = 'command'"),
+        ('tls = "x"\n[provider]\nkind = "local"', "no certificates of their own"),
+    ],
+)  # fmt: skip
+def test_a_wrong_provider_is_told(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        config(text)
+    assert message in str(told.value)

@@ -166,7 +166,8 @@ def check(wanted: Wanted) -> None:
 
 
 def csr_of(key: Ed25519PrivateKey) -> bytes:
-    """A request to sign the public half of a key. What it is for, the authority knows."""
+    """A request to sign the public half of a key. The authority's list of tokens has its
+    purpose."""
     nameless = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([]))
     return nameless.sign(key, None).public_bytes(_PEM)
 

@@ -62,7 +62,7 @@ GC_THRESHOLD = 50_000
 
 
 class Commands(click.Group):
-    """Knows its commands by name and line of help; imports the one that is called."""
+    """Has its commands by name and line of help; imports the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -179,7 +179,7 @@ def _fill_closed_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDONLY if fd else os.O_WRONLY), True)
-    # Writing to standard output fails, if it is used; errors cannot be told anyway.
+    # Writing to standard output fails, if it is used; errors cannot be shown anyway.
     if sys.stdout is None:
         sys.stdout = open(STDOUT, "w", closefd=False)  # noqa: SIM115 - open to the end
     if sys.stderr is None:

@@ -1,5 +1,5 @@
-"""What `simulate` needs to know before it begins: the load of each source, the cost of each
-operator; and what several seeds say together."""
+"""What `simulate` needs before it begins: the load of each source, the cost of each
+operator; and what several seeds give together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from anabranch.workloads.curves import Curve, CurveError, Steady
 from anabranch.workloads.paced import Paced
 
 SECONDS = 60.0
-"""How long a forecast lasts if neither the load nor the user says so."""
+"""How long a forecast lasts if neither the load nor the user sets it."""
 PEAK_STEP_S = 0.5
 
 
@@ -122,7 +122,7 @@ def costs_of(
     keys: Mapping[str, float] | None = None,
     skews: Mapping[str, float] | None = None,
 ) -> dict[str, Costed]:
-    """What each operator costs: as given, or as measured in a run, or as its scale says. Ends of
+    """What each operator costs: as given, or as measured in a run, or as its scale has it. Ends of
     the pipeline are free unless something else is known. Raises `ForecastError`."""
     keys, skews = keys or {}, skews or {}
     named = {"capacity": capacities, "selectivity": selectivities, "keys": keys, "skew": skews}
@@ -235,7 +235,7 @@ def variants_of(pipeline: Pipeline, compared: Sequence[str]) -> list[Variant]:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What the seeds said about one variant."""
+    """The results of the seeds for one variant."""
 
     name: str
     pipeline: Pipeline

@@ -7,7 +7,7 @@
     Join: token, request for a certificate ───▶
           ◀──────────────────────────────────── Joined, or NotJoined
 
-The key is made where it is used, and does not travel. What it is for, the token says, not the
+The key is made where it is used, and does not travel. Its purpose is in the token, not in the
 request. The token travels only to whoever has a certificate of the role `ca`, which the authority
 makes for itself.
 """
@@ -167,7 +167,8 @@ def _record(path: Path) -> TokenRecord | None:
 
 @dataclass
 class JoinService:
-    """Answers those that want to join, until no token is left. `told`: hears who has."""
+    """Answers those that want to join, until no token is left. `told`: called with the name of each
+    that has."""
 
     folder: Path
     told: Callable[[str], None]
@@ -270,7 +271,7 @@ async def join(host: str, port: int, token: Token) -> tuple[Ed25519PrivateKey, A
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # the token says whom to trust: see _check
+    context.verify_mode = ssl.CERT_NONE  # the token has the key to trust: see _check
     try:
         async with asyncio.timeout(3 * STEP_S):
             reader, writer = await asyncio.open_connection(

@@ -142,7 +142,7 @@ def _instances(operator: OperatorReport, events: Sequence[Event]) -> StoryLine:
     own = [e for e in events if e.operator == operator.name]
     end = min((e.t for e in own if e.kind == "ended"), default=math.inf)
     points = list(zip(operator.samples.t, operator.samples.instances, strict=True))
-    # Samples are a quarter of a second apart; the events know the moment.
+    # Samples are a quarter of a second apart; the events have the moment.
     points += [(e.t, e.instances) for e in own if e.kind in ("joined", "left")]
     kept = sorted((p for p in points if p[0] < end and p[1] > 0), key=lambda p: p[0])
     if kept and math.isfinite(end):

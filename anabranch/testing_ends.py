@@ -293,7 +293,7 @@ def tested(
 
     Late tuples are kept whatever the operator does with them: those that it drops are buried as
     others are. `may_join`: operators may have any number of instances, and begin with one where
-    nothing else is said. Raises `PipelineError` for instances of an operator that is not there.
+    nothing else is given. Raises `PipelineError` for instances of an operator that is not there.
     """
     made = TestedPipeline(
         pipeline.name,
@@ -368,4 +368,4 @@ def unlogged() -> Iterator[None]:
 
 
 def unheard(_name: str, _line: str) -> None:
-    """Whatever instances would tell a user."""
+    """Whatever instances would print for a user."""

@@ -48,7 +48,7 @@ class _Disk(ByChance):
 
 @dataclass(frozen=True)
 class Weather:
-    """What goes wrong: nothing, unless it is said. `span_s`: within which the tuples come in."""
+    """What goes wrong: nothing, unless it is given. `span_s`: within which the tuples come in."""
 
     span_s: float = 0.1
     conditions: Conditions = field(default_factory=Conditions)

@@ -97,8 +97,8 @@ token_option = click.option(
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """Tell what an agent refuses, or that there is none, as commands do. So with words that cannot
-    be sent."""
+    """Report what an agent refuses, or that there is none, as commands do. So with words that
+    cannot be sent."""
     from anabranch.runtime.live.hosts.client import AgentError
 
     try:
@@ -135,7 +135,7 @@ def say_json(value: Any) -> None:
 
 
 def say_pipelines(pipelines: Sequence[PipelineStatus]) -> None:
-    """A line for each, and what it is about to tell."""
+    """A line for each, and what it is about to print."""
     for one in pipelines:
         say(f"{one.id} on {one.host}: {one.state}{_in_figures(one.run)}")
         if one.message:

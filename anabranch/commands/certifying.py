@@ -64,7 +64,7 @@ replace_option = click.option(
 
 @contextmanager
 def certifying() -> Iterator[None]:
-    """Tell what cannot be done, as commands do."""
+    """Report what cannot be done, as commands do."""
     try:
         import cryptography  # noqa: F401
     except ImportError:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 1.0
 SILENT = ("silent", "starting", "waiting")
-"""States of pipelines that do not tell where their instances are."""
+"""States of pipelines that do not report where their instances are."""
 EXAMPLES = """\b
 Examples:
   anabranch drain press-2                  # before maintenance
@@ -38,8 +38,8 @@ agent does not answer; 2 wrong usage, or no such host.
 
 @dataclass(slots=True)
 class Left:
-    """`instances`: on the host, by pipeline and its home; `silent`: homes that do not say how many
-    they have there."""
+    """`instances`: on the host, by pipeline and its home; `silent`: homes that do not report how
+    many they have there."""
 
     instances: dict[str, int] = field(default_factory=dict)
     silent: list[str] = field(default_factory=list)

@@ -162,7 +162,7 @@ def _numbers(
 
 
 def _write(evaluation: Evaluation, text: str, numbers: dict[str, object], out: Path) -> list[str]:
-    """Table, numbers and figures; says why figures are missing."""
+    """Table, numbers and figures; prints why figures are missing."""
     from anabranch.experiment_pictures import draw_figures
     from anabranch.picture import PictureUnavailable
 

@@ -1,4 +1,4 @@
-"""How commands say that they were used wrongly, or cannot do their work."""
+"""How commands report that they were used wrongly, or cannot do their work."""
 
 from __future__ import annotations
 

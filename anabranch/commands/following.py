@@ -83,7 +83,7 @@ def interrupts(*, keeps: bool = False, at_once: bool = False) -> Iterator[Interr
 
     What the command that starts this one has it ignore stays ignored: a closed terminal under
     `nohup`, Ctrl-C in the background of a script. What it has blocked, as programs do that start
-    others from a thread without signals, is heard.
+    others from a thread without signals, is noticed.
     """
     noted = Interrupts(keeps, at_once)
     signals = [signal.SIGTERM]

@@ -164,7 +164,7 @@ def _handled(number: signal.Signals, act: Callable[..., None] | signal.Handlers)
 @contextmanager
 def quiet_py4j() -> Iterator[None]:
     """Py4J logs a traceback for each call that an interrupt or a failed batch has ended, partly as
-    the root logger. What failed is told by the exception that is raised besides."""
+    the root logger. The exception that is raised besides has what failed."""
     root, py4j = logging.getLogger(), logging.getLogger("py4j")
     level = py4j.level
     root.addFilter(_no_interrupted_call)

@@ -33,7 +33,7 @@ class Plan:
     warnings: list[str]
 
     def warn(self) -> None:
-        """Say it on standard error."""
+        """Print it on standard error."""
         for warning in self.warnings:
             click.echo(f"warning: {warning}", err=True)
 

@@ -351,7 +351,7 @@ def _check_savepoints(wishes: dict[str, Any]) -> None:
 
 
 def _beginning(name: str, resumed_from: str | None, state: Path) -> str:
-    """The log has to say whether a run that was restarted went on."""
+    """The log has to show whether a run that was restarted went on."""
     if resumed_from is None:
         return f"{name}: begins; kept in {state}"
     began = datetime.fromisoformat(resumed_from).astimezone()

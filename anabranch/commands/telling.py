@@ -1,7 +1,7 @@
 """What commands print on standard output: to a reader that may be gone, on a disk that may be full.
 
-A reader that is gone, as after `| head`, wants to hear nothing more, so that is no failure. Text
-that is lost for another reason is one: the command says so and ends with exit code 1.
+A reader that is gone, as after `| head`, wants nothing more, so that is no failure. Text
+that is lost for another reason is one: the command reports it and ends with exit code 1.
 """
 
 from __future__ import annotations

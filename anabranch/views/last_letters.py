@@ -1,4 +1,4 @@
-"""The last dead letter of each reason, so that a summary says more than a class of errors."""
+"""The last dead letter of each reason, so that a summary shows more than a class of errors."""
 
 from __future__ import annotations
 

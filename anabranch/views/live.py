@@ -21,7 +21,7 @@ DOTS = 8
 EVENTS_SHOWN = 4
 HOT_SHARE, HOT_LOAD = 0.5, 0.8
 SILENT_S = 3.0
-"""An instance that has said nothing for so long is stuck, or starved of processors."""
+"""An instance that has sent nothing for so long is stuck, or starved of processors."""
 NARROW = 110
 """Terminals with fewer columns get no dots, totals and latencies, and remarks below the table."""
 

@@ -4,7 +4,7 @@ Nothing runs this but the explorer. It is here because each of our rules answers
 counter-examples (PF1 to PF9 of `docs/protocol.md` 1.3), which the tests find again on this model.
 
 The paper leaves some things open; a `PaperReading` settles them. The charitable one buffers data at
-an idle instance, tells by the operator on which side a sender stands, and allows one operation at a
+an idle instance, finds by the operator on which side a sender stands, and allows one operation at a
 time. PF2 and PF3 are there in every reading.
 """
 

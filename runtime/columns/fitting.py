@@ -181,7 +181,7 @@ def _boolean(value: Any) -> str | None:
 # -- time ------------------------------------------------------------------------------------
 
 _PARTS = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1}
-"""Microseconds that the unit of a column cannot tell apart."""
+"""Microseconds that the unit of a column cannot distinguish."""
 
 
 def _fine(wanted: type, unit: str) -> Check:

@@ -1,9 +1,9 @@
 """The same search for millions of states: whole levels at a time, as columns of numbers.
 
-Nothing here knows the protocol. `Sites` runs the shipped core once for each site and event; this
-module applies the answers to arrays. A state is one column of a matrix with a row for the budgets
-and one for each instance; states that were reached before are recognised by 128 bits of a Zobrist
-hash. Memory: 16 bytes for each state, 9 more with `trails`.
+Nothing here depends on the protocol. `Sites` runs the shipped core once for each site and event;
+this module applies the answers to arrays. A state is one column of a matrix with a row for the
+budgets and one for each instance; states that were reached before are recognised by 128 bits of a
+Zobrist hash. Memory: 16 bytes for each state, 9 more with `trails`.
 """
 
 from __future__ import annotations

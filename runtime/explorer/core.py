@@ -110,7 +110,7 @@ class Core:
     def _check_router(
         self, before: Any, after: Any, effects: Iterable[fx.Effect], event: events.Event
     ) -> None:
-        """Duty 4: a router knows the successors from `ChangeView` alone."""
+        """Duty 4: a router gets the successors from `ChangeView` alone."""
         told = [e.succs for e in effects if isinstance(e, fx.ChangeView)]
         fresh = isinstance(event, events.Restarted)
         known: Ids = told[-1] if told else NONE if fresh else self.machine.succs(before)

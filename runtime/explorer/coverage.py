@@ -169,7 +169,7 @@ class Coverage:
     cells: dict[Cell, Beside] = field(default_factory=dict)
 
     def add(self, cell: Cell, here: int = 0, near: int = 0) -> None:
-        """`here`: what is open at the instance; what its condition says itself is left out."""
+        """`here`: what is open at the instance; what its condition names itself is left out."""
         beside = self.cells.setdefault(cell, Beside())
         beside.here |= here
         beside.near |= near

@@ -5,8 +5,8 @@ Two ends. The dialer sends `batches` of one tuple each, for which it needs credi
 sends `messages`, for which it needs none. A connection may be cut `cuts` times; of what was under
 way, any prefix in either direction still arrives. The dialer opens another one at any time after
 that; the listener may notice the loss before, or never. `deaths` processes die, at either end, and
-the next incarnation goes on from its journal: of what came in, it knows what is worked off, and
-only that was acknowledged.
+the next incarnation goes on from its journal: of what came in, the journal has what is worked off,
+and only that was acknowledged.
 
 Properties. N1 frames are delivered once each, in order. N2 no frame is freed before it has been
 delivered and is safe. N3 no more tuples than the window allows are at the listener. N4 in the end

@@ -126,7 +126,7 @@ class Driver:
             case Tuple():
                 outcome = self.core.handle(node, events.BatchReceived(sender, 1))
                 # A tuple without a name is not lost by a death: it would be there again, and
-                # nothing tells when.
+                # nothing determines when.
                 repeats = sender if self.scope.crashes and self.scope.keyed else None
                 return outcome._replace(node=self._queued(outcome.node, QueuedItem(item, repeats)))
             case Again(tuple_, age):

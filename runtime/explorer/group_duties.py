@@ -91,7 +91,7 @@ class GroupDuties:
     def _begin_transfer(
         self, node: Node, to: InstanceId, groups: frozenset[Group], gone: Owned
     ) -> Node:
-        """Duty 12: it is kept until the core knows that it is out."""
+        """Duty 12: it is kept until the core has recorded that it is out."""
         again = [o for o in node.outgoing if o.to == to]
         whole = again[0].groups if again else gone
         if groups != {g for g, _ in whole}:

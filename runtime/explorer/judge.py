@@ -7,7 +7,8 @@ relocate, each operator has as many at rest as at the beginning. L1 every operat
 ends, L2 every tuple reaches the end of the pipeline, L3 every execution ends. Of keyed operators:
 K1 a tuple is processed when it follows the last in the state, K2 operators behind get results in
 this order, K3 a tuple is sent to a successor; K4 no instance leaves with key groups, or with state
-for them; K5 a group has one owner at most; at rest K6 it has one, and K7 all senders know it.
+for them; K5 a group has one owner at most; at rest K6 it has one, and K7 all senders have it in
+their routes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Vector = tuple[int, ...]
 
 
 class Judge:
-    """Says what is wrong with a state, in one sentence; says nothing if all is well."""
+    """Describes what is wrong with a state, in one sentence; nothing if all is well."""
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
@@ -160,7 +161,7 @@ class Judge:
         return ""
 
     def _ownership(self, sites: list[Site]) -> str:
-        """K6 and K7: every key group has one owner, and all senders know it."""
+        """K6 and K7: every key group has one owner, and all senders have it in their routes."""
         machine, nodes = self._machine, self._sites.nodes.values
         scope = self._sites.scope
         here = [(s.me, nodes[s.node].state) for s in sites if scope.keyed]

@@ -49,7 +49,7 @@ class SiteOptions:
         self._driver = driver
         self._groups = range(self._scope.groups) if self._scope.keyed else (NO_GROUP,)
         self.deaths = 0
-        """How many have been told, most of them without any effect."""
+        """How many have been emitted, most of them without any effect."""
 
     def at(self, site: Site) -> Iterator[Option]:
         node = self._nodes.values[site.node]

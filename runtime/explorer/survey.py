@@ -92,7 +92,7 @@ def survey(
 ) -> Summary:
     """Search one scope. `bulk`: by levels in arrays, worth it from about 10^5 states on.
 
-    `report` is given a line of progress every few seconds. `covering`: also tell what was gone
+    `report` is given a line of progress every few seconds. `covering`: also report what was gone
     through.
     """
     machine = machine or Shipped()

@@ -11,7 +11,7 @@ Hashes = NDArray[np.uint64]
 class VisitedStates:
     """A set of pairs of 64-bit numbers that grows by whole batches.
 
-    The first number of a pair decides order and place, the second only tells apart. Two pairs
+    The first number of a pair decides order and place, the second only distinguishes. Two pairs
     with equal firsts and different seconds would need more care than one sorted array gives, and
     are as rare as one in 10^4 searches of 60 million states: they end the search with an error.
     """

@@ -1,1 +1,1 @@
-"""Hosts that know each other: values and rules, without input or output."""
+"""Hosts that find each other by gossip: values and rules, without input or output."""

@@ -1,4 +1,4 @@
-"""How many bytes a host may say: so many per second, and what it has saved up."""
+"""How many bytes a host may send: so many per second, and what it has saved up."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ BURST_BYTES = 6_000.0
 
 
 class Budget:
-    """What must be said is said, and counted; what may wait has to fit in. So a host says at most
-    `BYTES_PER_S` over time, as long as what must be said is less."""
+    """What must be sent is sent, and counted; what may wait has to fit in. So a host sends at most
+    `BYTES_PER_S` over time, as long as what must be sent is less."""
 
     def __init__(self, now: float) -> None:
         self._saved = BURST_BYTES
         self._at = now
 
     def room(self, now: float) -> int:
-        """Bytes that may be said now: half of what is saved, so that the next one that asks gets
+        """Bytes that may be sent now: half of what is saved, so that the next one that asks gets
         something as well."""
         self._saved = min(BURST_BYTES, self._saved + (now - self._at) * BYTES_PER_S)
         self._at = now

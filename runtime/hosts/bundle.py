@@ -148,7 +148,7 @@ def _is_for_types(test: ast.expr) -> bool:
 
 
 def lacks(missing: Iterable[tuple[str, str]], host: str) -> str:
-    """Said of modules that a host does not have, with the place that imports each."""
+    """The text about modules that a host does not have, with the place that imports each."""
     told = ", ".join(f"{name!r} ({place})" for name, place in missing)
     return (
         f"host {host} does not have what the pipeline imports: {told}. Install it there, or send "

@@ -1,6 +1,6 @@
 """The settings of an agent: from a file, from the environment, from options; the later counts.
 
-A setting keeps the place that it comes from, so that a wrong one is told with it.
+A setting keeps the place that it comes from, so that a wrong one is reported with it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ConfigError(ValueError):
 
 
 class Given(NamedTuple):
-    """`place`: where the user has said so."""
+    """`place`: where the user has set it."""
 
     value: Any
     place: str
@@ -244,7 +244,7 @@ def host_of(
     *,
     drained: bool = False,
 ) -> HostInfo:
-    """What the agent says of its host."""
+    """What the agent states of its host."""
     return HostInfo(
         name=config.name,
         key=key,

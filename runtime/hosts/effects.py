@@ -65,7 +65,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """After what was said on it has gone out."""
+    """After what was written to it has gone out."""
 
     number: int
 

@@ -1,4 +1,4 @@
-"""What two hosts say in one exchange of gossip.
+"""What two hosts send in one exchange of gossip.
 
     one that asks                      one that answers
     Probe ──────────────────────────▶
@@ -9,8 +9,8 @@
     AskOther ───────────────────────▶ (probes a third host)
           ◀────────────────────────── ProbeOutcome
 
-`Rows` may also come first: a host that leaves says so. For `Answer` there may be `Refused`, or
-`Busy`: a host that has said enough for now.
+`Rows` may also come first: a host that leaves announces it. For `Answer` there may be `Refused`, or
+`Busy`: a host that has sent enough for now.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a host whose name is proved by a certificate may say of other hosts."""
+"""What a host whose name is proved by a certificate may state of other hosts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from anabranch.runtime.hosts.table import HostRow, Table
 
 FAR, LEAP_MAX, OWN_LEAP_MAX = 2**48, 2**16, 2**40
 """Of incarnations with certificates: no host reaches `FAR` by itself. Beyond it, and what is known,
-another host may lift the incarnation of a third one by `LEAP_MAX`. A host objects to what is said
+another host may lift the incarnation of a third one by `LEAP_MAX`. A host objects to what is stated
 of it up to `OWN_LEAP_MAX` beyond: so much more that it can always object, and so little that many
 years of false words do not use up the numbers."""
 
 
 def sayable(frame: AnyFrame, peer: str, table: Table, me: HostInfo) -> tuple[AnyFrame, int]:
-    """The frame without what `peer` may not say, and how much of it that was."""
+    """The frame without what `peer` may not state, and how much of it that was."""
     refused = 0
     opinion = frame.opinion if isinstance(frame, Probe | Answer) else None
     if opinion is not None and not _may_object(opinion.incarnation, me):
@@ -35,9 +35,9 @@ def sayable(frame: AnyFrame, peer: str, table: Table, me: HostInfo) -> tuple[Any
 
 
 def may_say(peer: str, said: HostStatement, known: HostRow | None, me: HostInfo) -> bool:
-    """Whether a host whose name is proved may state this row. Of itself it may say anything. Of
-    others it may repeat what they have said, and suspect them; what would leave them no incarnation
-    to object with, or give their name to another key while they live, it may not."""
+    """Whether a host whose name is proved may state this row. Of itself it may state anything. Of
+    others it may repeat what they have stated, and suspect them; what would leave them no
+    incarnation to object with, or give their name to another key while they live, it may not."""
     host = said.host
     if host.name == peer:
         return True

@@ -1,4 +1,4 @@
-"""A host as others know it: what it says of itself, and the state in which it was last seen.
+"""A host as others see it: what it states of itself, and the state in which it was last seen.
 
 Limits are part of the types, so that what comes from outside is checked where it is decoded.
 """
@@ -38,7 +38,7 @@ class HostState(IntEnum):
     """It does not answer, neither this host nor those that this one has asked to try."""
     DEAD = 2
     LEFT = 3
-    """It has said so."""
+    """It has announced it."""
 
     @property
     def is_live(self) -> bool:
@@ -46,10 +46,10 @@ class HostState(IntEnum):
 
 
 class HostInfo(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a host says of itself. `key`: drawn when its data folder was made, so that two hosts
-    with one name are told apart. `incarnation`: higher after each start, and after each time that
-    others had taken it for dead; the rest never changes within one. `address`: where others reach
-    it. `memory_mb`, `cores`: what it offers. `drained`: instances leave it, and none come."""
+    """What a host states of itself. `key`: drawn when its data folder was made, so that two hosts
+    with one name are distinguished. `incarnation`: higher after each start, and after each time
+    that others had taken it for dead; the rest never changes within one. `address`: where others
+    reach it. `memory_mb`, `cores`: what it offers. `drained`: instances leave it, and none come."""
 
     name: Name
     key: Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]

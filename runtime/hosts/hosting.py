@@ -1,5 +1,5 @@
-"""What a run says to the agent of another host on which it wants to have instances, and what its
-own agent tells it.
+"""What a run sends to the agent of another host on which it wants to have instances, and what its
+own agent sends to it.
 
     run process                                agent of the other host
     (greeting and proof, as a command)
@@ -55,7 +55,7 @@ class HostReady(AgentMessage, frozen=True, tag="host_ready"):
 
 
 class HostOffer(msgspec.Struct, frozen=True, array_like=True):
-    """A host as the agent of a run knows it. `state`: as in `HostLine`. `latency_s`: how long its
+    """A host as the agent of a run has it. `state`: as in `HostLine`. `latency_s`: how long its
     probes of other hosts take, as far as that is known."""
 
     name: str
@@ -75,7 +75,7 @@ class HostOffer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Home(msgspec.Struct, frozen=True, array_like=True):
-    """What a run has to know of itself to be on other hosts. `bundle`: the file; "" if its agent
+    """What a run needs of itself to be on other hosts. `bundle`: the file; "" if its agent
     has none. `tls`: the folder of the agent's certificate; "" without one. `hosts_max`: how many
     hosts there may be, if the agent opens some; 0: those that there are. `refused`: why there are
     fewer than were asked for."""

@@ -10,7 +10,7 @@ about log2(n) periods, and hosts that were cut off agree again soon after they m
     ALIVE ──says so──▶ LEFT
 
 - A statement on a host counts for one of its incarnations. Only the host itself begins another one,
-  so a host that lives takes back whatever others say of it, however late that comes.
+  so a host that lives takes back whatever others state of it, however late that comes.
 - A suspicion needs a witness: one of the hosts that were asked could not reach it either. If none
   of these answers, it takes `TRIALS_ALONE` trials. A host that was held up itself, so that its
   timers came late, gives the others as much time again.
@@ -19,9 +19,9 @@ about log2(n) periods, and hosts that were cut off agree again soon after they m
 - A name belongs to the host that has it and lives. Another one with that name is refused. If both
   had it before they met, that of the higher incarnation keeps it, and the other one stays out
   until the name is free.
-- With certificates each host speaks as the one that it is, and of others it says only what keeps
+- With certificates each host speaks as the one that it is, and of others it states only what keeps
   them able to object (`hearsay`): a false word costs them another incarnation, and no more.
-- What a host says is bounded in bytes per second (`budget`), in the size of frames, and the table
+- What a host sends is bounded in bytes per second (`budget`), in the size of frames, and the table
   in its rows.
 
 Pure: events in, effects out (`effects`); time is an argument, chance is given.
@@ -88,12 +88,12 @@ TRIALS_ALONE = 3
 HELPED_MAX = 32
 """Hosts that are probed for others at a time."""
 LATE_S = 0.5
-"""A timer that comes later than that says that this host was held up."""
+"""A timer that comes later than that shows that this host was held up."""
 TOLD_OF_LEAVE = 5
 SOME = 3
 """Rows for a host that has to ask elsewhere."""
 BUSY_MAX = 3
-"""A host that has been told so often that another one is busy waits eight periods on average."""
+"""A host that has got so many answers that another one is busy waits eight periods on average."""
 _ANSWER_BYTES = 96
 """At least what an answer without hashes takes."""
 
@@ -113,7 +113,8 @@ class Exchange:
 
 
 class HostMembership:
-    """Of one host. Large because all of it is one state: what it knows, and whom it is asking."""
+    """Of one host. Large because all of it is one state: its table, and the exchanges that it has
+    begun."""
 
     def __init__(
         self,
@@ -320,7 +321,7 @@ class HostMembership:
             self._put(HostStatement(target, HostState.SUSPECTED), now)
 
     def _is_tried(self, target: HostInfo) -> bool:
-        """Whether another host may still say that it has reached it."""
+        """Whether another host may still report that it has reached it."""
         return any(e.asks == target and not e.answered for e in self._exchanges.values())
 
     def _has_answered(self, name: str) -> None:
@@ -493,8 +494,8 @@ class HostMembership:
         self._send_rows(number, answer, now)
 
     def _send_rows(self, number: int, answer: Answer, now: float) -> None:
-        """And ask for those that this host lacks, as many as it may. A host that does not know
-        this one is told of it in any case."""
+        """And ask for those that this host lacks, as many as it may. A host that does not have this
+        one gets its row in any case."""
         room, wanted, sent = self._room(now), b"", list[HostStatement]()
         if answer.have is not None and room >= _ANSWER_BYTES:
             wanted = self.table.wanted_from(answer.have)[: room // 2 // HASH_BYTES * HASH_BYTES]
@@ -522,7 +523,7 @@ class HostMembership:
         self, opinion: Opinion | None, now: float, host: HostInfo | None = None
     ) -> None:
         """What another host has on the name of this one: it begins another incarnation if that is
-        wrong. `host`: whom it takes it for."""
+        wrong. `host`: which one it takes it for."""
         if opinion is None or self._leaving:
             return
         mine = (self.me.incarnation, HostState.ALIVE, self.me.key)

@@ -37,7 +37,7 @@ class AskLogs(AgentMessage, frozen=True, tag="logs"):
 
 
 class AwaitLogs(AgentMessage, frozen=True, tag="await_logs"):
-    """What the run prints from now on. `after`: a place in its log, as `LogNews` says it; None: the
+    """What the run prints from now on. `after`: a place in its log, as `LogNews` has it; None: the
     last `lines` first."""
 
     role: ClassVar[str] = VIEW

@@ -59,7 +59,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The best host comes first. No choices: `refusal` says why not, host by host."""
+    """The best host comes first. No choices: `refusal` has the reasons, host by host."""
 
     choices: tuple[Choice, ...]
     refusal: str = ""

@@ -1,4 +1,4 @@
-"""What a command and the agent of a host say to each other.
+"""What a command and the agent of a host send to each other.
 
     command                                    agent
     greeting ────────────────────────────────▶
@@ -8,12 +8,12 @@
     request ─────────────────────────────────▶
              ◀──────────────────────────────── reply, or RequestFailed
 
-Both prove that they know the secret in the data folder of the agent, which only its user can read:
+Both prove that they have the secret in the data folder of the agent, which only its user can read:
 another user of the machine can reach the agent too. The secret itself does not travel, and a proof
-is for one pair of nonces only. A command that does not know it may ask for what any user may know.
+is for one pair of nonces only. A command that does not have it may ask for what any user may see.
 
-With TLS both have proved who they are before the greeting, which is answered by an empty Welcome.
-The roles in the certificate of the command say what it may ask for.
+With TLS both have proved their identity before the greeting, which is answered by an empty Welcome.
+The roles in the certificate of the command determine what it may ask for.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FIRST_BYTES_MAX = 8 * 2**10
 
 
 class AgentMessage(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """`role`: what a certificate must allow for this request; the most, unless it says less."""
+    """`role`: what a certificate must allow for this request; the most, unless it names less."""
 
     role: ClassVar[str] = OPERATE
 
@@ -48,7 +48,7 @@ class Challenge(AgentMessage, frozen=True, tag="challenge"):
 
 
 class Proof(AgentMessage, frozen=True, tag="proof"):
-    """`mac`: empty if the command does not know the secret."""
+    """`mac`: empty if the command does not have the secret."""
 
     nonce: bytes
     mac: bytes
@@ -70,7 +70,7 @@ class AskHosts(AgentMessage, frozen=True, tag="hosts"):
 
 
 class HostLine(msgspec.Struct, frozen=True):
-    """`state`: alive, suspected, dead, or left; `for_s`: since when, as far as the agent knows.
+    """`state`: alive, suspected, dead, or left; `for_s`: since when, by the table of the agent.
     `probe_s`: how long a probe of it takes, smoothed; None: the agent has not probed it."""
 
     host: HostInfo
@@ -106,7 +106,7 @@ class HostDrained(AgentMessage, frozen=True, tag="drained"):
 
 
 def mac_of(secret: bytes, side: str, mine: bytes, other: bytes) -> bytes:
-    """What one side says to prove that it knows the secret. `mine`: its own nonce."""
+    """What one side sends to prove that it has the secret. `mine`: its own nonce."""
     return hmac.digest(secret, side.encode() + mine + other, "sha256")
 
 

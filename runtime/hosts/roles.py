@@ -1,4 +1,4 @@
-"""Who another end is, as its certificate says, and what it may do.
+"""The identity of another end by its certificate, and what it may do.
 
 A certificate names its owner in CN and each role in an OU of its subject, where the TLS of Python
 shows them without another package.

@@ -1,8 +1,8 @@
-"""What a host knows of all hosts: one row for each name.
+"""The table of a host about all hosts: one row for each name.
 
 Tables of two hosts become equal when each takes the rows of the other one: of two rows for one name
-the one with the larger rank counts, in whatever order they come. A digest tells whether two tables
-are equal; hashes of rows tell which of them differ.
+the one with the larger rank counts, in whatever order they come. A digest shows whether two tables
+are equal; hashes of rows show which of them differ.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ class OfResults(Collecting):
 
     def add(self, accumulator: PartLog, item: Any) -> PartLog:
         if not isinstance(item, Retraction):
-            # What cannot count must show it now, not whenever the window is told.
+            # What cannot count must show it now, not whenever the window is emitted.
             self._aggregation.add(copied(self._aggregation.new()), copied(item))
         return super().add(accumulator, item)
 

@@ -62,7 +62,7 @@ class Attempts(Caller):
         return None
 
     async def mend(self, failed: FailedTuple, part: Part, *, in_any_case: bool = False) -> None:
-        """Try a tuple again, as often as the operator says, then bury it. Others may be at work
+        """Try a tuple again, as often as the operator allows, then bury it. Others may be at work
         during the pauses. `in_any_case`: wherever its group belongs."""
         error, kept = failed
         for attempt in range(self._retry.attempts):

@@ -1,4 +1,5 @@
-"""Timers called one after the other, and what a handler has said done once its call has ended well.
+"""Timers called one after the other, and what a handler has requested done once its call has ended
+well.
 
 Of handlers with `time_by_key` each key has an event time of its own: it goes on with the marks of
 its tuples and with each timer that is called, and never waits for those of other keys.
@@ -165,10 +166,10 @@ class Caller:
                 "set none when time.watermark is math.inf"
             )
 
-    # -- what was said -----------------------------------------------------------------------
+    # -- what was requested -----------------------------------------------------------------------
 
     def _settle(self, key: Any, part: Part, *, of_tuple: bool) -> None:
-        """Do what the handler has said."""
+        """Do what the handler has requested."""
         died = False
         by_key, until, present = self.handler.time_by_key, self._until, self._time.watermark
         if by_key and until < present < math.inf:
@@ -188,7 +189,7 @@ class Caller:
         part.dead += died and of_tuple
 
     def _note_late(self, key: Any, late: IsLate, part: Part) -> bool:
-        """A late tuple goes where the operator says; whether it died of it."""
+        """A late tuple goes where the operator sends late ones; whether it died of it."""
         self._held.late[self._rule] += 1
         if self._rule == "emit":
             part.results.append(Late(key, late.item, late.by_s))

@@ -24,7 +24,7 @@ class IsLate(NamedTuple):
 
 
 class Present(KeyTime):
-    """StateChanges what a handler says (`said`), to be done once its call has ended well."""
+    """Collects what a handler requests (`said`), to be done once its call has ended well."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self.watermark = self.reached = -math.inf
@@ -32,7 +32,7 @@ class Present(KeyTime):
         self._wall = wall
 
     @property
-    def now(self) -> float:  # type: ignore[override]  # asked only when a function wants to know
+    def now(self) -> float:  # type: ignore[override]  # asked only when a function needs it
         return self._wall()
 
     def set_timer(self, at: float, name: str = "", *, processing: bool = False) -> None:

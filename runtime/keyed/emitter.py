@@ -9,7 +9,7 @@ from anabranch.runtime.processing.steps import Part
 
 
 class Emitter:
-    """`emit` gets the parts. `noted` is called when there may be something to tell a journal.
+    """`emit` gets the parts. `noted` is called when there may be something to write to a journal.
     `marks_results`: parts have the marks of their results."""
 
     def __init__(

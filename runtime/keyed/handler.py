@@ -51,16 +51,16 @@ class KeyTime(ABC):
 
     @abstractmethod
     def late(self, item: Any, by_s: float) -> None:
-        """The tuple in work is too late to count. It leaves the stream as its operator says, and
-        is counted."""
+        """The tuple in work is too late to count. It leaves the stream as its operator prescribes,
+        and is counted."""
 
 
 class Handler(ABC):
-    """What it says through `KeyTime` while it is called is done when it has returned; if it raises,
-    nothing of that is done, and no result counts."""
+    """What it requests through `KeyTime` while it is called is done when it has returned; if it
+    raises, nothing of that is done, and no result counts."""
 
     journaled = False
-    """Whether a state in parts has to say which of them change."""
+    """Whether a state in parts has to report which of them change."""
     keeps_state = True
     """False: tuples pass as they are, and nothing is kept for their keys."""
     forgets_false = False
@@ -81,7 +81,7 @@ class Handler(ABC):
     then, or at its end if that is 0."""
     lateness_s = 0.0
     ends: WindowEnds
-    """Is told of each window that comes, or gets another end; for these handlers."""
+    """Is called for each window that comes, or gets another end; for these handlers."""
     timers_at_end_max: int | None = None
     """How many timers `on_timer` may set for a key at the end of the stream, where each fires at
     once; None: any number."""

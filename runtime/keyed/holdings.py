@@ -94,7 +94,7 @@ class Holdings:
         self.changes.add("keep", group, tuple(kept))
 
     def hold_time_back(self, group: int) -> None:
-        """Before what was kept is processed. What a predecessor says of event time does not cover
+        """Before what was kept is processed. What a predecessor states of event time does not cover
         tuples that it still had for the earlier owner of a group, so one that was kept may have met
         more than one behind it. With each, the event time of its key goes on no further than to the
         least mark of those behind it."""
@@ -116,7 +116,7 @@ class Holdings:
 
     def arrive(self, chunk: bytes) -> bool:
         """Take in a chunk. False: it does not follow those before, so that something is missing.
-        Chunks of an older incarnation of the giver than was heard of are passed over."""
+        Chunks of an older incarnation of the giver than the newest one seen are passed over."""
         if not self.awaits(chunk):
             return False
         head = Head.of(chunk)

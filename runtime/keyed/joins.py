@@ -1,4 +1,4 @@
-"""Two streams by key: pairs within a window, and a stream with what another one last said.
+"""Two streams by key: pairs within a window, and a stream with the latest tuple of another one.
 
 Side 0 is the left stream, side 1 the right one.
 """

@@ -109,7 +109,7 @@ def _sums(held: Holdings) -> list[Word]:
 
 
 def _whole(keys: list[Any], states: list[Any]) -> Word:
-    """Keys with their states; of their timers nothing is said."""
+    """Keys with their states; their timers are not among them."""
     return ("entries", keys, states, None, None)
 
 

@@ -14,7 +14,7 @@ from anabranch.runtime.keyed.work import Marks
 
 class Marking:
     """Where the watermark follows the marks of a batch, `heard` gets the batch's tag and the mark
-    that was reached, and has to `advance` event time; `limit` says how far at most."""
+    that was reached, and has to `advance` event time; `limit` is how far at most."""
 
     def __init__(self, held: Holdings, *, time_by_key: bool) -> None:
         self.limit: Callable[[Any], float] = lambda _tag: -math.inf

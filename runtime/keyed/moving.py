@@ -51,7 +51,7 @@ def is_chunk(data: bytes) -> bool:
 
 class Kept(NamedTuple):
     """A tuple of a group on the move, with the watermark at its arrival, and the mark
-    by which it is late or is not, if it has one that says more."""
+    by which it is late or is not, if it has one that contains more."""
 
     key: Any
     item: Any

@@ -8,7 +8,7 @@ large as what has changed:
 - of a log (`PartLog`), only the items are recorded that were added since.
 
 A record of a part has its present value, and a record of an item has its number in the log. So the
-last record is right, whatever earlier records of the same part say, and if they are missing.
+last record is right, whatever earlier records of the same part contain, and if they are missing.
 What comes from a pickle counts as recorded: it was read from a journal, or from a chunk that is in
 one.
 """
@@ -225,7 +225,7 @@ class Parted:
 
 
 class Parts(dict[Any, Any], Parted):
-    """Parts by name, of one kind. A caller that changes one says so (`touch`), if that is to be
+    """Parts by name, of one kind. A caller that changes one calls `touch`, if that is to be
     recorded."""
 
     kind: type[StatePart]
@@ -240,7 +240,7 @@ class Parts(dict[Any, Any], Parted):
     def touch(self, name: Any) -> None:
         """A part was changed, came or went."""
         if not self.told:
-            return  # all of it is told the first time
+            return  # all of it is written the first time
         if self._touched is None:
             self._touched = {name}
         else:

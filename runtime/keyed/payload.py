@@ -4,7 +4,7 @@ twice, and the receiver files a tuple under the very key by which it was routed.
 MessagePack gets them as one flat array, first all keys, then all tuples, which costs no object per
 pair; and if each tuple is its own key, as a word that is counted, only once. Pickle gets pairs, so
 that what cannot be read of a batch is lost pair by pair. As in `runtime.processing.payload`, the
-first byte tells which it is; how long the array is, whether the keys are in it.
+first byte shows which it is; how long the array is, whether the keys are in it.
 """
 
 from __future__ import annotations

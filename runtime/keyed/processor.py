@@ -96,7 +96,7 @@ class KeyedProcessor(Keeping):
 
     @property
     def before(self) -> Before | None:
-        """If it is set, tuples are worked on one at a time, as `Care` says."""
+        """If it is set, tuples are worked on one at a time, as `Care` decides."""
         return self._care.before
 
     @before.setter
@@ -180,7 +180,7 @@ class KeyedProcessor(Keeping):
         self._moves.own(groups)
 
     def resume(self, owned: frozenset[int], frozen: frozenset[int]) -> None:
-        """Groups of mine, as the core knows them: `frozen` ones lie at rest, the others are
+        """Groups of mine, as the core has them: `frozen` ones lie at rest, the others are
         processed again; those with kept tuples, or not opened yet, when `catch_up` is called."""
         self._moves.resume(owned, frozen)
 

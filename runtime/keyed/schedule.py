@@ -34,7 +34,7 @@ class Schedule(ABC):
         """Whether an entry is to come up."""
 
     come_up: Callable[[Any, Any], None] | None = None
-    """Is told of each entry that comes up, if it has to."""
+    """Is called for each entry that comes up, if it has to."""
 
     @abstractmethod
     def wake(self, keys: Iterable[Any]) -> None:

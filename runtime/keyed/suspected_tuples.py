@@ -10,7 +10,7 @@ Before = Callable[[Any], Awaitable[str]]
 
 class Care:
     """`before` is awaited ahead of each tuple, with the tag of its batch or, if it was kept, with
-    its group, and may say why not to work on it. Without it, no care is taken."""
+    its group, and may return why not to work on it. Without it, no care is taken."""
 
     def __init__(self) -> None:
         self.before: Before | None = None

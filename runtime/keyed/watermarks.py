@@ -93,14 +93,14 @@ def check_device(device: Any) -> None:
 class Stamper:
     """The watermark of an instance that reads event time from its own results.
 
-    Each device (the whole stream, if no device is told apart) has its latest time; the slowest
-    device that is not idle counts, less the allowed disorder. What is too far ahead of the clock
-    does not count (P38): a device that sends nothing else is as good as silent, for it would hold
-    up all others for ever. Tuples out of the span are left out: those in front of it move time on
-    all the same, so that a device that still sends them is waited for; those behind it do not.
+    Each device (the whole stream, if devices are not distinguished) has its latest time; the
+    slowest device that is not idle counts, less the allowed disorder. What is too far ahead of the
+    clock does not count (P38): a device that sends nothing else is as good as silent, for it would
+    hold up all others for ever. Tuples out of the span are left out: those in front of it move time
+    on all the same, so that a device that still sends them is waited for; those behind it do not.
     `floor`: where it begins; it never goes back.
 
-    `journaled`: `changes` tells what is new, as bytes, and `restore` makes the same of it.
+    `journaled`: `changes` gives what is new, as bytes, and `restore` makes the same of it.
     """
 
     def __init__(
@@ -266,15 +266,15 @@ class Stamper:
 
     def snapshot(self, devices_max: int) -> Iterator[bytes]:
         """All there is now, in pieces of about so many devices. Anything may be called between two
-        pieces; what is told meanwhile counts too, in the order of telling."""
+        pieces; what is recorded meanwhile counts too, in its order."""
         devices = iter([*self._heard])
         while some := [*islice(devices, devices_max)]:
             yield self._news([device for device in some if device in self._heard])
         yield self._news([])
 
     def restore(self, told: Iterable[bytes]) -> float:
-        """What was told by former incarnations, in its order, counts. Returns from where the clock
-        `now` must go on: when a device was heard last."""
+        """What former incarnations have recorded, in its order, counts. Returns from where the
+        clock `now` must go on: when a device has sent last."""
         latest, heard = self._latest, self._heard
         for change in told:
             sums, devices, times, since, gone = pickle.loads(change)
@@ -296,7 +296,7 @@ class Stamper:
 
     @staticmethod
     def told_of(watermark: float, latest: Mapping[Any, float]) -> bytes:
-        """For `restore`: a stamper that has come to `watermark`, and has just heard from all."""
+        """For `restore`: a stamper that has come to `watermark`, and has just received from all."""
         devices, times = [*latest], [*latest.values()]
         sums = watermark, 0, None, 0, 0
         return pickle.dumps((sums, devices, times, [0.0] * len(devices), []), 5)
@@ -314,9 +314,9 @@ class Stamper:
 
 
 class Gate:
-    """What all predecessors have said: `value`, the least of it, which never goes back; those that
-    are idle are not waited for. `output`: what this instance may say itself, which stays where it
-    is while it is held; meanwhile it is not idle, for successors would not wait for it."""
+    """What all predecessors have stated: `value`, the least of it, which never goes back; those
+    that are idle are not waited for. `output`: what this instance may state itself, which stays
+    where it is while it is held; meanwhile it is not idle, for successors would not wait for it."""
 
     def __init__(self, floor: float = -math.inf) -> None:
         self.value = floor
@@ -342,7 +342,8 @@ class Gate:
         return len(self._said) == 1
 
     def others(self, pred: InstanceId) -> float:
-        """How far `value` may rise with what this one says: the least of what others have said."""
+        """How far `value` may rise with what this one states: the least of what others have
+        stated."""
         if pred not in self._said:
             return self.value
         return min(
@@ -351,8 +352,8 @@ class Gate:
         )
 
     def set_preds(self, preds: Iterable[InstanceId]) -> None:
-        """These and no others. A new one begins with what its creator has said, if that is among
-        them, else with what all have said."""
+        """These and no others. A new one begins with what its creator has stated, if that is among
+        them, else with what all have stated."""
         before = self._said
         self._said = {p: before.get(p, self._inherited(p)) for p in preds}
         self._idle &= self._said.keys()
@@ -365,7 +366,7 @@ class Gate:
         return self.value
 
     def would_rise(self, pred: InstanceId, watermark: float, idle: bool = False) -> bool:
-        """Whether `value` would rise if this was heard."""
+        """Whether `value` would rise if this was stated."""
         if pred not in self._said:
             return False
         awake = [said for p, said in self._said.items() if p != pred and p not in self._idle]

@@ -1,6 +1,6 @@
-"""When the windows of keys end, and are forgotten, as the states of the keys tell.
+"""When the windows of keys end, and are forgotten, by the states of the keys.
 
-A window that is in the state of its key says itself when it ends. So nothing is kept of its end but
+The state of its key contains when a window ends. So nothing is kept of its end but
 an entry in the schedule, and nothing is recorded or moved with the key.
 """
 

@@ -1,8 +1,8 @@
 """What windows do with the tuples of a key: gather, end, be corrected by late tuples, be forgotten.
 
-A window ends when the watermark reaches its end; a timer of its name tells. For `lateness_s` more
-it is kept, and each late tuple makes its result anew, with a higher revision. A tuple all of whose
-windows are forgotten is late.
+A window ends when the watermark reaches its end; a timer of its name fires then. For `lateness_s`
+more it is kept, and each late tuple makes its result anew, with a higher revision. A tuple all of
+whose windows are forgotten is late.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def window_time(result: WindowResult) -> float:
 class Sliding:
     """`size_s` long, one starting every `every_s` seconds; tumbling if these are equal.
 
-    Lengths are what their decimals say, and bounds the floats next to the exact ones: a tenth of a
+    Lengths are what their decimals mean, and bounds the floats next to the exact ones: a tenth of a
     second is 1/10, the third window of it starts at 0.3, and so the time 0.3 is in that one.
     """
 

@@ -2,7 +2,7 @@
 
 Three loops, for what handlers need: those which keep a value are called as plain functions, those
 which keep nothing are not called at all. What a tuple costs is spent in them, so they call nothing
-for it that can be said in a line. One that fails goes the way of `Attempts`.
+for it that can be written in a line. One that fails goes the way of `Attempts`.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ class Worker(Attempts):
         marks: Marks | None = None,
     ) -> FailedTuple | None:
         """Process or keep tuples: all of them, or those before one that has failed and is to be
-        tried again, or before which a timer is due. `part` is told of each at once, so it is right
-        also if this is interrupted. `original`: the tuples of this slice as they have come."""
+        tried again, or before which a timer is due. `part` is called for each at once, so it is
+        right also if this is interrupted. `original`: the tuples of this slice as they have
+        come."""
         handler = self.handler
         with NoLoop():
             if not handler.keeps_state:

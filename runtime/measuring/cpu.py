@@ -19,7 +19,7 @@ class HostUse:
         self._since_s, self._before_s = now_s, self._first_s
         self._own_before_s = clock.process_s()
         self.share: float | None = None
-        """At the last look; None before, or if the system does not tell."""
+        """At the last look; None before, or if the system does not report it."""
 
     def passed_s(self, now_s: float) -> float:
         """Since it began."""
@@ -37,7 +37,7 @@ class HostUse:
         return None if used_s is None or self._first_s is None else used_s - self._first_s
 
     def look(self, now_s: float) -> None:
-        """Since the last look, if that is not too short ago to say anything."""
+        """Since the last look, if that is not too short ago to be of use."""
         if now_s - self._since_s < LOOK_S or self._before_s is None:
             return
         if (used_s := clock.host_cpu_s()) is not None:

@@ -4,7 +4,7 @@ The driver calls a method per batch, which adds to a number; everything else hap
 the driver takes a reading, a few times per second. Nothing here looks at a clock.
 
 Rates are exponentially weighted means over `period_s`, or over a few service times where those
-are longer. They begin anew when the number of instances changes: older samples say nothing about
+are longer. They begin anew when the number of instances changes: older samples are of no use for
 the present share of the load. The capacity belongs to the operator and the host, not to that
 share, so it outlives such changes.
 """
@@ -178,7 +178,7 @@ class Meter:
         self._blockage.end(now_s)
 
     def instances(self, count: int, now_s: float) -> None:
-        """How many active instances the operator has, as far as this one knows."""
+        """How many active instances the operator has, by the last count that has arrived."""
         if count != self._instances:
             self._fold(now_s)
             self._instances = count

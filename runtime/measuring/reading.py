@@ -2,7 +2,7 @@
 
 A reading is a value: the meter makes it, a policy judges it, the status shows it. All rates are
 of this one instance and are taken after the last change of the number of instances, since what
-was measured before says nothing about the load now (`docs/protocol.md` 2.5).
+was measured before is of no use for the load now (`docs/protocol.md` 2.5).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Reading:
     the tuples received, it is their mean time from arrival to result (Little). `cpu_total_s`:
     processor time of its process. `latency`: of a sink, results by bucket of their age
     (`runtime.measuring.latency`). `host_busy`: share of the host's processors that is in use, None
-    if the system does not say. All of it is defined in `docs/measures.md`.
+    if the system does not report it. All of it is defined in `docs/measures.md`.
     """
 
     now_s: float
@@ -120,15 +120,15 @@ class Reading:
     @property
     def loads(self) -> tuple[float, ...]:
         """Of all siblings by rank, in the slot that has just ended (`Figures.loads`); empty if they
-        were not told, or are not those of the siblings that there are now."""
+        have not arrived, or are not those of the siblings that there are now."""
         own, told = self.own, self.operator
         if own is None or told is None or own.slot != told.slot or self.rank is None:
             return ()
         return told.loads if len(told.loads) == self.instances else ()
 
     def rank_told(self, told: int | None) -> int | None:
-        """The rank of an instance that was told so last; one that does not fit the number of
-        instances is older than that, and says nothing."""
+        """The rank of an instance, from the last one that it got; one that does not fit the number
+        of instances is older than that, and does not count."""
         return told if told is not None and told < self.instances else None
 
     def with_rank(self, told: int | None) -> Reading:

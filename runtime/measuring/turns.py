@@ -7,7 +7,7 @@ variance, and most of the messages, since one batch of k costs 2(S + P) + k and 
 k times 2(S + P) + 1.
 
 Beside the count n this needs the rank: the place of an instance among its siblings in the order of
-their ids. A neighbour that counts the siblings of an instance knows its rank too and sends both.
+their ids. A neighbour that counts the siblings of an instance has its rank too, and sends both.
 An instance with another view, for example because of a load of its own, does more or less than its
 share in its turn, as one that draws would.
 

@@ -1,4 +1,4 @@
-"""`ab.mqtt`: both ends, told apart by `to`."""
+"""`ab.mqtt`: both ends, distinguished by `to`."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ Note = Callable[[str, str], None]
 class Repeats:
     """Which messages have been here before.
 
-    An identifier may be used for another message once the broker knows that it was acknowledged.
+    An identifier may be used for another message once the broker has its acknowledgement.
     All brokers that we know count them up to 65,535; one that uses an identifier again sooner is
     found out by that, and from then on nothing of it is taken for a repeat."""
 

@@ -7,7 +7,7 @@ one event loop: a listener is called there, and never twice at a time.
 - **Again.** A message that was not acknowledged when the connection broke comes again on the next
   one, if the broker has kept the session (`joined(present=True)`).
 - **Backpressure.** While the link is paused nothing is read: the broker fills the socket and waits.
-  It may break the connection off meanwhile, since it hears nothing, which is found when it goes on.
+  It may break the connection off meanwhile, since it gets nothing, which is found when it goes on.
 - **The end.** `close` breaks off; nothing is called after it.
 """
 
@@ -37,8 +37,8 @@ READS_MAX = 256
 WINDOW = 1000
 """Messages that may be under way without an acknowledgement, where we can say so."""
 WINDOW_EXACT = 20
-"""The same of QoS 2: in MQTT 3.1.1 a broker cannot say how many it takes, and mosquitto breaks off
-the connection at more."""
+"""The same of QoS 2: in MQTT 3.1.1 a broker cannot state how many it takes, and mosquitto breaks
+off the connection at more."""
 FOR_EVER_S = 0xFFFFFFFF
 
 
@@ -88,7 +88,7 @@ class BrokerLink(ABC):
     @property
     @abstractmethod
     def packet_bytes_max(self) -> int | None:
-        """What the broker takes at most, if it has said so."""
+        """What the broker takes at most, if it has stated it."""
 
     @abstractmethod
     async def subscribe(self, topic: str, qos: int) -> None:
@@ -144,7 +144,7 @@ class PahoLink(BrokerLink):
         self._keeps = keeps
         self._anew = anew
         self._secured: Any = None
-        """The client that knows its certificates."""
+        """The client that its certificates belong to."""
         self._closed = False
         self._window_max = self._window = window
         self._packet_bytes_max: int | None = None

@@ -129,7 +129,7 @@ class MqttWriter(Writer):
             name = self._sink.broker.name
             told = f"{name} cannot be reached: {why}; the stream waits until it can"
             self._tell(EventKind.WAITS, told)
-        if not self._sink.qos:  # what was on its way may be lost, and nothing will tell
+        if not self._sink.qos:  # what was on its way may be lost, and nothing will show it
             self._open.clear()
             self._open_bytes = 0
             self._stirred.set()

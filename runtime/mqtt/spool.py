@@ -4,7 +4,7 @@
 
 A position counts bytes from the first message on. The source acknowledges a message when it is
 here, so a death loses none. The reader goes on at the position in the journal of its instance, and
-removes the files before it. The last record may say that nothing follows. A record that is not
+removes the files before it. The last record may mean that nothing follows. A record that is not
 whole was never acknowledged: it is cut off, and the broker repeats the message.
 """
 

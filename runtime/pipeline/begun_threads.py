@@ -168,7 +168,7 @@ def refusal(left: list[BegunThread]) -> str:
 
 
 def warning(left: list[BegunThread]) -> str:
-    """What to say of threads that libraries have begun; empty if there is none."""
+    """A text about threads that libraries have begun; empty if there is none."""
     libraries = [one for one in left if one.by_import]
     if not libraries:
         return ""

@@ -47,7 +47,7 @@ class Pipeline(Definition):
     share of the tuples read, below 1.0: at the end, and earlier once 1,000 tuples were read. 1.0:
     never. None: only a run fails that delivers nothing since all its tuples became dead letters.
     `requires`: modules that the functions import when they are called, and what to do if one is
-    missing: a run says so before it starts.
+    missing: a run reports it before it starts.
     """
 
     def source(
@@ -161,7 +161,7 @@ class Stream:
 
         A key is None, a bool, int, float, str, bytes, or a tuple of these; equal keys are one.
         `ordered`: results depend on the order in which the tuples of each key come. Then no
-        operator before may have several instances, unless it works by the same key and says so
+        operator before may have several instances, unless it works by the same key and declares it
         too. That is checked before anything starts; an order that is lost is not restored. False:
         they do not, as those of counts and sums. By default it is not known of functions (`fold`,
         `reduce`, `process`, those of windows but for `aggregate`, `enrich`), and `anabranch
@@ -217,7 +217,7 @@ class KeyedStream:
     """The tuples of a stream, each with the key that `key` gives it.
 
     Tuples of one key are processed in the order in which they come, by one instance at a time.
-    Operators keep what they know of a key; when they scale, it moves with the key.
+    Operators keep the state of a key; when they scale, it moves with the key.
     """
 
     stream: Stream

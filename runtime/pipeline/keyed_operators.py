@@ -91,7 +91,7 @@ def joining(
 
 @dataclass(frozen=True)
 class Windowing:
-    """The tuples of `upstream` by key and window, as `window` of the user says it."""
+    """The tuples of `upstream` by key and window, as the user's `window` has it."""
 
     windows: AnyWindow
     time: TimeOf | None
@@ -188,7 +188,7 @@ def check_join(windows: Any, time: Any, lateness_s: Any, late: Any) -> None:
 
 def _correcting(operators: Operators, upstream: Sequence[OperatorName]) -> set[OperatorName]:
     """The operators whose window results may come from `upstream` and be corrected. Results of
-    several of them cannot be told apart: none is taken for a correction of another then."""
+    several of them cannot be distinguished: none is taken for a correction of another then."""
     found: set[OperatorName] = set()
     seen: set[OperatorName] = set()
     above = [*upstream]

@@ -61,8 +61,8 @@ class Options:
     """Take only the tuples whose event times are in this span, and leave a savepoint in `state` for
     a run that goes on behind it. May be given as a pair: `("2026-01-01", "2026-06-30")`."""
     hang_s: float | None = None
-    """End the process of an instance that has neither said anything nor used processor time for
-    so long, and resume it in a new one; None: only tell it, for it may wait for a good reason."""
+    """End the process of an instance that has neither sent anything nor used processor time for
+    so long, and resume it in a new one; None: only report it, for it may wait for a good reason."""
     on_output: Callable[[str, str], None] | None = None
     """Gets the name of an instance and each line that it printed, in the agent's thread; None:
     the line goes to this process's standard error. Must not block."""

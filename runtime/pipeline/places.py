@@ -120,7 +120,7 @@ def _possible(path: Path) -> Path:
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        pass  # told when it is opened
+        pass  # reported when it is opened
     except OSError as error:  # such as a name that is too long
         raise PipelineError(f"nothing can be written to {str(path)!r}: {error.strerror}") from None
     return path

@@ -59,7 +59,7 @@ def _choosing(operator: Operator, span: Span) -> Operator:
 
 def check_chosen(operators: Operators) -> None:
     """Raise `PipelineError` if tuples get to a state or to a sink, and event time was not read from
-    them on the way: then it cannot be said whether they are in a span."""
+    them on the way: then it is not known whether they are in a span."""
     read = _read_behind(operators)
     for name, operator in operators.items():
         if not (operator.edges or operator.sink is not None):

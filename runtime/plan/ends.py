@@ -2,7 +2,7 @@
 
 A **source** divides its input into splits: small values that MessagePack can carry, such as
 `{"path": "a.txt", "start": 0, "end": 65536}`. Splits lie on a board (`runtime.sources.board`)
-which the agent of the host keeps. An instance claims one split at a time, reads it, and says
+which the agent of the host keeps. An instance claims one split at a time, reads it, and reports
 that it is done; if it leaves before, it puts back what remains. So any number of instances read
 one input without overlap, join and leave at any time, and the input has ended when the board is
 empty and no instance holds a split.
@@ -40,7 +40,7 @@ def _tell_nobody(_kind: str, _detail: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """What an end may know about the run and the instance it serves.
+    """What an end gets of the run and the instance it serves.
 
     `started_s`: the run's beginning on `time.monotonic`, the same for all processes of a host.
     `run_dir`: private folder of the run; `instance`: text of the instance's id, as `lines.0`.
@@ -55,7 +55,7 @@ class RunContext:
     service_address: str = ""
     """Where the end's service listens; empty if it has none."""
     token: bytes = field(default=b"", repr=False)
-    """Secret of the run, by which its processes know each other."""
+    """Secret of the run, by which its processes recognise each other."""
     incarnation: int = 1
     """Counts the processes that have been this instance, this one included."""
     state_dir: Path | None = None
@@ -79,7 +79,7 @@ class RunContext:
 
 
 class ServiceContext(ABC):
-    """What a service may know and do while it serves. Sources read `publish`ed splits."""
+    """What a service gets and can do while it serves. Sources read `publish`ed splits."""
 
     pipeline: str
     operators: tuple[str, ...]
@@ -95,19 +95,19 @@ class ServiceContext(ABC):
 
     @abstractmethod
     def address(self, text: str) -> None:
-        """Say where the service listens; the run begins once it has said so."""
+        """Report where the service listens; the run begins once it has reported it."""
 
     def delayed(self) -> None:  # noqa: B027 - optional
-        """Say that the system refuses for now what is needed to begin, as a full disk does: the
-        service has the whole time again until it must say where it listens."""
+        """Report that the system refuses for now what is needed to begin, as a full disk does: the
+        service has the whole time again until it must report where it listens."""
 
     @abstractmethod
     async def publish(self, operator: str, splits: list[Split]) -> None:
         """Add splits to the board of a source.
 
         A split may have a `number`, which grows with each one for the source. Then it may be
-        published again, as by a service that does not know what the last process of it has said:
-        a number that is not above the highest so far is passed over.
+        published again, as by a service that has no record of what the last process of it has
+        published: a number that is not above the highest so far is passed over.
         """
 
     @abstractmethod
@@ -144,7 +144,7 @@ class Service(ABC):
 
 
 class InputError(ValueError):
-    """What a source reads is not what it was told to read, which no next incarnation changes: the
+    """What a source reads is not what it expects, which no next incarnation changes: the
     run fails. The message says what to do."""
 
 
@@ -209,12 +209,12 @@ class Reader(ABC):
 
     def drain(self, *, leaves: bool) -> None:  # noqa: B027 - only where the source `drains`
         """No more input is wanted: the instance `leaves`, or the input is to end. Take no more from
-        outside, and say None when all that was taken is read. May be called before the first read,
-        and again."""
+        outside, and return None when all that was taken is read. May be called before the first
+        read, and again."""
 
     def offered(self) -> Offered | None:
-        """What the source offers, as far as this reader can tell; None if there is no pace at which
-        it should be read."""
+        """What the source offers, as far as this reader can measure it; None if there is no pace at
+        which it should be read."""
         return None
 
     def done(self) -> None:  # noqa: B027 - optional
@@ -234,13 +234,13 @@ class Source(ABC):
     scalable: bool = True
     """Whether several instances may read at once."""
     drains: bool = False
-    """Whether no other reader could read what one has taken from outside. Then a reader is told to
+    """Whether no other reader could read what one has taken from outside. Then a reader is asked to
     `drain` and is read to its end; otherwise it is left where it is when its instance leaves or the
     input is to end, and what remains is put back or left unread."""
     positions: bool = True
     """Whether a run that begins from a savepoint can read on where another one has stopped."""
     service: Service | None = None
-    """Publishes splits beside those of `splits`, until it says `ended`."""
+    """Publishes splits beside those of `splits`, until it reports `ended`."""
 
     def prepare(self) -> None:  # noqa: B027 - optional
         """Raise an `OSError` or `ValueError` that names the place if the input cannot be read."""
@@ -271,7 +271,7 @@ class Source(ABC):
     def open(self, split: Split, context: RunContext) -> Reader: ...
 
     def parts(self, split: Split) -> list[Split]:
-        """What a split that stands for several is made of, to be told apart in messages."""
+        """What a split that stands for several is made of, to be distinguished in messages."""
         return [split]
 
     def size(self) -> float | None:
@@ -390,7 +390,7 @@ class Sink(ABC):
     def exact(self) -> bool:
         """Whether a death leaves no trace at the target: `open` gives an `ExactWriter`, or there
         is nothing that could be there twice. If not, the last results before a death may be
-        written again, which an event `may_repeat` of the report tells."""
+        written again, which an event `may_repeat` of the report shows."""
         return False
 
     @property

@@ -72,8 +72,9 @@ def step(kind: StepKind, fn: Callable[..., Any], name: str | None, batch: bool) 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A node of the graph. Exactly one of `source`, `steps`, `keyed`, `sink` says what it does;
-    only a sink whose tuples come by key has both, and its `keyed` passes them on as they are."""
+    """A node of the graph. Exactly one of `source`, `steps`, `keyed`, `sink` determines what it
+    does; only a sink whose tuples come by key has both, and its `keyed` passes them on as they
+    are."""
 
     name: OperatorName
     upstream: tuple[OperatorName, ...]

@@ -1,4 +1,4 @@
-"""Where the instances of an operator may be, as a user says it: `ab.on(region="plant-2")`."""
+"""Where the instances of an operator may be, as a user writes it: `ab.on(region="plant-2")`."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@ same moment, there are never more of them than `max_instances`, and none leaves 
 `min_instances` would stay.
 
 What makes processes holds the gate: it counts every instance that lives, is under way or has not
-left yet, so no two can take the last place; and it knows which may leave already, so no two can be
-the last that does. That refusals are rare is the policies' work.
+left yet, so no two can take the last place; and it has recorded which may leave already, so no two
+can be the last that does. That refusals are rare is the policies' work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an instance does about its load that does not know its rank: it draws (`probabilistic`)."""
+"""What an instance without a rank does about its load: it draws (`probabilistic`)."""
 
 from __future__ import annotations
 

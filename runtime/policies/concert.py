@@ -1,9 +1,9 @@
 """How siblings bring about the number of instances that each of them has computed (`Resize`).
 
-All get the same sums, so all compute the same number. An instance that knows its rank does its part
+All get the same sums, so all compute the same number. An instance that has its rank does its part
 of the difference: siblings create the missing ones in turns, and the youngest leave (`turns`). What
 siblings have under way is noted, and counts until it shows or is given up. An instance that does
-not know its rank draws, with the same expectation for all of them together.
+not have its rank draws, with the same expectation for all of them together.
 
 One number per period is carried out. An instance does not grow where successors hold it up or the
 host has no processor to spare, does nothing while an operation of its own is open, and keeps to
@@ -67,7 +67,7 @@ class ConcertPart:
 
 
 def turn_of(now_s: float, period_s: float) -> int:
-    """A number that all siblings know, and that steps about from slot to slot: in a plain order one
+    """A number that all siblings have, and that steps about from slot to slot: in a plain order one
     that waits for the same number of slots each time could miss its turn for ever."""
     mixed = slot_of(now_s, period_s) * MIX & 0xFFFFFFFF
     return ((mixed ^ (mixed >> 15)) * MIX & 0xFFFFFFFF) >> 8

@@ -33,7 +33,7 @@ class Controller(Policy[M]):
 
     It is called about four times per second. Same look, settings, memory and random state: same
     plan. There is one memory of type `M` for all its operators, which begins with `born`: with an
-    empty heritage, or, where a run is resumed, with what `heritage` said when the last plan was
+    empty heritage, or, where a run is resumed, with what `heritage` returned when the last plan was
     made.
     """
 
@@ -43,7 +43,7 @@ class Controller(Policy[M]):
         before still holds."""
 
     def decide(self, reading: Reading, scale: Scale, memory: M, rng: Random) -> tuple[Decision, M]:
-        """What an instance says by itself."""
+        """What an instance decides by itself."""
         return Hold(Explanation(Why.CONTROLLED, reading.instances)), memory
 
 

@@ -33,7 +33,7 @@ LEAVES = "heritage must return a map from texts to numbers"
 
 
 class PolicyError(Exception):
-    """A policy failed, or did not say what a policy can say."""
+    """A policy failed, or did not return what a policy may return."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Decider:
 
     @classmethod
     def begin(cls, scale: Scale, heritage: Heritage, now_s: float) -> Decider:
-        """`heritage`: all that the creator has told; empty for those that were there at first.
+        """`heritage`: all that the creator has sent; empty for those that were there at first.
         Raises `PolicyError`."""
         own = {k.removeprefix(OWN): v for k, v in heritage.items() if k.startswith(OWN)}
         with named(scale.policy):
@@ -69,7 +69,7 @@ class Decider:
             return act
 
     def _by_plan(self, decision: Decision, reading: Reading) -> Decision:
-        """A number counts if it is the keeper's; all do their part of it once, when they hear of
+        """A number counts if it is the keeper's; all do their part of it once, when they receive
         it. So does the keeper: if it began at once, its newcomers would be there by the time that
         siblings work out their parts."""
         if not isinstance(decision, Hold | Resize):

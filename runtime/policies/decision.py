@@ -1,4 +1,4 @@
-"""What a policy can say, and why it says so."""
+"""What a policy can decide, and why."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Explanation:
     """All numbers that led to a decision; None where the rule did not look at them.
 
     `why`: a rule, or the words of a policy of one's own, which give its numbers too. `instances`:
-    as many as the operator has, 0 where that is not told.
+    as many as the operator has, 0 where that has not arrived.
     `load` is demand over capacity and `p` its distance from the target: `load / target - 1`,
     the instances that this one wishes for beside itself, `wanted` what the shared maximum leaves
     of it. `surplus` counts whole superfluous
     instances of the operator. `probability` is the chance of the step that was drawn for, `draw`
     the number drawn (the step is taken if it is below). `coming`: how many more instances, or
-    fewer, siblings have under way as far as this one can tell. `wait_s`: until the rule ends.
+    fewer, siblings have under way as far as this one can compute. `wait_s`: until the rule ends.
     """
 
     why: Why | str
@@ -204,7 +204,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Resize:
-    """The operator should have `n` instances. Every instance says so for itself, and those whose
+    """The operator should have `n` instances. Every instance decides it for itself, and those whose
     turn it is see to it (`concert`); bounds, budget and the core hold as ever."""
 
     n: int

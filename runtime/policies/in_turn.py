@@ -1,4 +1,5 @@
-"""What siblings that know their ranks do about their load; `turns` says which of them does it."""
+"""What siblings that have their ranks do about their load; `turns` chooses which of them does
+it."""
 
 from __future__ import annotations
 

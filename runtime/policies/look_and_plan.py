@@ -1,4 +1,4 @@
-"""What a controller is shown of a pipeline, and what it says: looks and plans."""
+"""What a controller gets of a pipeline, and what it returns: looks and plans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anabranch.runtime.policies.policy import Scale
 @dataclass(frozen=True, slots=True)
 class Seen:
     """An active instance, named as in reports (`split.3`). `reading`: its last; of one that has not
-    told any yet, an empty one (`covered_s` is 0)."""
+    sent any yet, an empty one (`covered_s` is 0)."""
 
     id: str
     reading: Reading
@@ -25,8 +25,8 @@ class OperatorLook:
     the active ones in the order of their ids, so that the youngest is the last; one that leaves is
     no longer among them. `coming`: instances on their way. `processed_total`: tuples,
     `busy_total_s`, `blocked_total_s`: seconds, of all instances that the operator has had, as far
-    as they have told; `told_total_s`: instance-seconds between their first and last readings, which
-    these totals cover.
+    as they have sent it; `told_total_s`: instance-seconds between their first and last readings,
+    which these totals cover.
     """
 
     name: str
@@ -72,7 +72,7 @@ class OperatorLook:
 
     @property
     def figures(self) -> Figures | None:
-        """Sums of all instances over the last slot (`Reading.own`); None until all have told it."""
+        """Sums of all instances over the last slot (`Reading.own`); None until all have sent it."""
         told = [s.reading.own for s in self.instances]
         whole = [figures for figures in told if figures is not None]
         if not whole or len(whole) < len(told) or len({f.slot for f in whole}) > 1:
@@ -109,9 +109,9 @@ class PoolLook:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """All operators of a pipeline by name, as they were told until `now_s` (seconds on a monotonic
-    clock). `controlled`: names of those whose scale has chosen the controller that looks. `pool`:
-    the hosts; None where there is one, and never another."""
+    """All operators of a pipeline by name, as they were reported until `now_s` (seconds on a
+    monotonic clock). `controlled`: names of those whose scale has chosen the controller that looks.
+    `pool`: the hosts; None where there is one, and never another."""
 
     now_s: float
     operators: Mapping[str, OperatorLook]
@@ -141,8 +141,8 @@ class Shift:
 class Plan:
     """How many instances operators should have. Those that are not named stay as they are.
 
-    A plan says what should be, not what should be done, so it holds until the next one: what is
-    missing at a later look is asked for again. `why`: for reports. `shifts` of load are ordered
+    A plan describes what should be, not what should be done, so it holds until the next one: what
+    is missing at a later look is asked for again. `why`: for reports. `shifts` of load are ordered
     once, where neither instance has an operation open. `hosts`: how many hosts there should be;
     None: as there are.
     """

@@ -75,7 +75,7 @@ def learn(reading: Reading, settings: Scale, memory: Memory, load: Load) -> Memo
 
 
 def heritage(memory: Memory, now_s: float) -> Heritage:
-    """What a newcomer should know: how the operator did before it, which steps failed, and how its
+    """What a newcomer gets: how the operator did before it, which steps failed, and how its
     load moves.
 
     Not what is under way: most of that has happened when it begins.
@@ -90,7 +90,7 @@ def heritage(memory: Memory, now_s: float) -> Heritage:
 
 
 def born(heritage: Heritage, now_s: float) -> Memory:
-    """The memory of a newcomer; an empty heritage tells it nothing."""
+    """The memory of a newcomer; an empty heritage adds nothing to it."""
     return Memory(
         instances=int(heritage.get("instances", 0)),
         throughput=heritage.get("throughput", 0.0),

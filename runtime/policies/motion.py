@@ -1,7 +1,7 @@
 """How the load of an operator moves: how far its newest figure is to be believed.
 
 By the time that newcomers work, a load that walks is where it was seen, one that jumps and falls
-back is elsewhere. Steps tell the two apart: those of a walk do not depend on each other, those of
+back is elsewhere. Steps distinguish the two: those of a walk do not depend on each other, those of
 noise undo each other, those of a course that goes on have the same sign. With s the mean square of
 a step and p the mean product of neighbouring ones, noise has the variance r = -p and the walk
 beneath it s - 2 r (the local level model). The gain of its Kalman filter is the share of a new
@@ -20,7 +20,7 @@ FADE = 0.95
 """Means are over the last twenty looks or so."""
 STEP_MAX = 0.7
 DOUBT = 0.2
-"""So much of s is luck: p closer to 0 says nothing."""
+"""So much of s is luck: p closer to 0 means nothing."""
 GAIN_MIN = 0.05
 JUMP = 3.0
 """More than so many times what is there must be seen twice."""

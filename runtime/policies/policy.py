@@ -128,11 +128,11 @@ class Policy(ABC, Generic[M]):
         """What the instance should do now, and what it has to remember."""
 
     def begin(self) -> M:
-        """The memory of an instance that knows nothing yet; None unless a policy says otherwise."""
+        """The first memory of an instance; None unless a policy returns another one."""
         return None  # type: ignore[return-value]
 
     def heritage(self, memory: M, now_s: float) -> Heritage:
-        """What a newcomer should know; nothing unless a policy says otherwise."""
+        """What a newcomer gets; nothing unless a policy returns something."""
         return {}
 
     def born(self, heritage: Heritage, now_s: float) -> M:
@@ -252,7 +252,7 @@ class Scale:
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Scale:
-        """From what `plain` says."""
+        """From what `plain` gives."""
         return cls(**plain | {"policy": policy_of(plain["policy"])})
 
     def with_setting(self, name: str, value: object) -> Scale:
@@ -296,7 +296,7 @@ def policy_named(name: str) -> type[Policy[Any]]:
 
 
 def policy_of(plain: dict[str, Any]) -> Policy[Any]:
-    """From what `Policy.plain` says."""
+    """From what `Policy.plain` gives."""
     settings = dict(plain)
     return policy_named(settings.pop("name"))(**settings)
 

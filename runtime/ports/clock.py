@@ -52,14 +52,14 @@ class Clock(Protocol):
         ...
 
     def cpu_wait_s(self) -> float | None:
-        """How long this process was ready to run and did not, since it began; None if not told. A
-        function that sleeps or waits for input does not count, unlike in a comparison of processor
-        time with wall time."""
+        """How long this process was ready to run and did not, since it began; None if not measured.
+        A function that sleeps or waits for input does not count, unlike in a comparison of
+        processor time with wall time."""
         ...
 
     def host_cpu_s(self) -> float | None:
         """How long the host's processors have been in use since it began, those of all together;
-        None if not told."""
+        None if not measured."""
         ...
 
     def pause(self, seconds: float) -> None:

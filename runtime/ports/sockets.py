@@ -99,8 +99,8 @@ def _ports() -> Iterator[int]:
 
 
 def _keep_alive(sock: socket.socket | None) -> None:
-    """A host that loses its power does not say that its connections are gone, and an end that has
-    nothing to send would never hear of it."""
+    """A host that loses its power does not close its connections, and an end that has nothing to
+    send would never notice it."""
     if sock is None:
         return
     with suppress(OSError):  # it is gone already

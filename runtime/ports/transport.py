@@ -6,9 +6,9 @@ what they may not:
 
 - **Order.** Bytes come in the order in which they were written, whole, cut and joined anywhere.
   Between two streams there is no order.
-- **Loss.** What was written may be lost when the stream breaks, from any byte on. Neither end knows
-  how much has come. One end may hear of the break long before the other one, or never, if it says
-  nothing.
+- **Loss.** What was written may be lost when the stream breaks, from any byte on. Neither end
+  learns how much has come. One end may notice the break long before the other one, or never, if it
+  sends nothing.
 - **Backpressure.** What the other end does not read fills the stream; then `pause_writing` is
   called, as asyncio has it.
 - **The end.** `write_eof` and `close` let everything arrive that was written before them, unless

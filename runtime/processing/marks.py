@@ -14,9 +14,9 @@ with them then, eight bytes each, or eight for all if they are alike.
 To pack and read marks takes 0.05 microseconds a tuple; reading event time takes 0.23 with marks,
 and took 0.45 before there were any (batches of 2,048, one core of an AMD EPYC).
 
-MessagePack never begins with 0xC1, nor does a pickle. A batch that **follows** its marks says that
-the watermark of its sender does: no tuple will come that has an earlier mark. One that does so **by
-key** says it for each key: none of that key will.
+MessagePack never begins with 0xC1, nor does a pickle. A batch that **follows** its marks states
+that the watermark of its sender does: no tuple will come that has an earlier mark. One that does so
+**by key** states it for each key: none of that key will.
 """
 
 from __future__ import annotations

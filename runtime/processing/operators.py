@@ -12,14 +12,14 @@ A `Processor` takes batches and hands out `Part`s, in the order of the tuples:
   when its batch is done.
 - **Asynchronous functions** have up to `in_flight` calls open, across batches: `run` returns when
   the last tuple of its batch has been started, and parts are emitted as the oldest calls end.
-- **Failure**: a tuple whose function raises is tried again as `Retry` says (the pause doubles each
+- **Failure**: a tuple whose function raises is tried again as `Retry` sets (the pause doubles each
   time) and then becomes a dead letter; the others go on. A function with `batch=True` is tried
   again with its whole batch first; then the batch is halved until the guilty tuples are alone.
   A new attempt gets the tuple as it has come, and so does the dead letter.
 - **Cancelling** `run` or `drain` loses nothing: what has not been emitted is still inside, and the
   next `run` or `drain` goes on with it. Functions may be called again for a slice in work.
 - **Careful** (`before` is set): one tuple at a time, also of functions with `batch=True`. `before`
-  is awaited ahead of each with the tag of its batch, and may say why not to work on it.
+  is awaited ahead of each with the tag of its batch, and may return why not to work on it.
 - **Classes** whose objects can be called are made into one object per instance, in its process.
 
 Whatever a function raises is a failure of its tuple: `SystemExit` and `GeneratorExit` too, and a
@@ -88,7 +88,7 @@ class Processor(ABC):
     ) -> None:
         """Take a batch; see the module. `read` makes the tuples anew, as they have come (and
         perhaps others before them); without it they are saved before functions get them. `marks`:
-        of the tuples; parts tell those of results then."""
+        of the tuples; parts give those of results then."""
 
     @abstractmethod
     async def drain(self) -> None: ...

@@ -1,7 +1,7 @@
 """How the tuples of a batch become bytes, and bytes become equal tuples again.
 
 Every value comes out equal and of the same type: a tuple does not become a list, an `IntEnum` not
-an `int`, a `bytearray` not `bytes`. Two formats, told apart by their first byte, so that neither
+an `int`, a `bytearray` not `bytes`. Two formats, distinguished by their first byte, so that neither
 needs an envelope and nothing is copied:
 
 - MessagePack (an array, first byte 0x90 to 0x9f, 0xdc or 0xdd) for what it can carry exactly:

@@ -108,7 +108,7 @@ def _end_copy() -> None:
 
 
 def forget_loops() -> None:
-    """Have `asyncio.get_event_loop` know of no loop, as at the beginning of a script: a forked
+    """Have `asyncio.get_event_loop` find no loop, as at the beginning of a script: a forked
     process inherits what its parent has set."""
     policy = asyncio.get_event_loop_policy()
     if isinstance(policy, events.BaseDefaultEventLoopPolicy):

@@ -4,7 +4,7 @@ A value can be written by pickle and yet not be read again: an exception class w
 wants two arguments, a `__setstate__` with a mistake. The fast decoder gives up the whole batch
 then. Here the batch is read once more, slowly, with a stand-in for each value that cannot be made;
 the tuples that contain one become dead letters, the others go on. So whatever a peer sends, tuples
-and dead letters together are as many as the batch says, and the ledger balances.
+and dead letters together are as many as the batch states, and the ledger balances.
 
 This leans on the pure Python unpickler of the standard library (`pickle._Unpickler`) and on what
 its methods leave on the stack when they raise; the tests go through each of them.

@@ -87,7 +87,7 @@ class Stage(ABC):
 
 
 class EachStage(Stage):
-    """A function that is called once per tuple. Subclasses say what its results mean."""
+    """A function that is called once per tuple. Subclasses define what its results mean."""
 
     one_each = False
     plain = True
@@ -369,7 +369,7 @@ def _as_bools(results: list[Any]) -> bytes:
 
 
 def _no_coroutine(kind: str, result: Any) -> Any:
-    """It would never run, and is true whatever it would say."""
+    """It would never run, and is true whatever it would return."""
     if type(result) is CoroutineType:
         result.close()
         raise TypeError(f"{kind} got a coroutine back: define the function with `async def`")

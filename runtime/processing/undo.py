@@ -55,7 +55,7 @@ _IN_A_CALL = _in_a_call([])
 
 
 class Unpicklable(Exception):
-    """What a function has made of a state cannot be pickled; the text says why."""
+    """What a function has made of a state cannot be pickled; the text has the reason."""
 
 
 class Undo:
@@ -147,7 +147,7 @@ class Undo:
 
     def kept(self, name: Any, value: Any, holders: int) -> Any:
         """As `checked`, of a value that a function has returned, and may have given before; a copy
-        then. `holders`: how many references to it the caller knows of."""
+        then. `holders`: how many references to it the caller holds."""
         if fixed(value):
             return value
         after = self._after.get(name)

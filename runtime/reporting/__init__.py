@@ -1,1 +1,1 @@
-"""What a run says about itself: status, ledger, snapshot, report, and how it failed."""
+"""What a run reports about itself: status, ledger, snapshot, report, and how it failed."""

@@ -1,4 +1,4 @@
-"""How many dead letters are too many: `Pipeline(dead_max=…)`, and what holds where nothing is said.
+"""How many dead letters are too many: `Pipeline(dead_max=…)`, and what holds where none is given.
 
 A run whose tuples die, because of a wrong column or a wrong file, has done nothing, and a service
 or a nightly job must notice.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`message`: one line for the user; `detail`: what the process said last, may be empty.
+    """`message`: one line for the user; `detail`: what the process wrote last, may be empty.
 
     `refused`: a run that was to go on has not, since what was kept of it is not as it was left."""
 
@@ -26,7 +26,7 @@ class Failure:
 
 
 class PlainError(Exception):
-    """Its message says all: what is the matter, where, what to do. A traceback would hide it."""
+    """Its message has all: what is the matter, where, what to do. A traceback would hide it."""
 
 
 class LifeOver(Exception):

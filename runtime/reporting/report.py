@@ -127,7 +127,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
     processors: int
     cpu_s: float | None
     """Time that its processors were in use, all together, by all programs; None if the system
-    does not tell."""
+    does not report it."""
     agent_cpu_s: float
     """Processor time of the agent's own process."""
     seconds: float
@@ -151,7 +151,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ended: str
     failure: str | None
     failure_detail: str
-    """What the failed process said last; may be empty."""
+    """What the failed process wrote last; may be empty."""
     started_at: str
     """Wall clock of the beginning, ISO 8601 with offset."""
     ledger: Ledger

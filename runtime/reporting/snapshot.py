@@ -87,7 +87,7 @@ class ControllerSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """`phase`: starting, running, ending (input has been told to end), closing or ended."""
+    """`phase`: starting, running, ending (its input has been ended), closing or ended."""
 
     pipeline: str
     phase: str
@@ -102,7 +102,7 @@ class RunSnapshot:
     host_busy: float | None = None
     """Share of the host's processors that is in use, by whomever; None if that is not known."""
     away: tuple[str, ...] = ()
-    """Other hosts of which nothing is heard just now, though instances of the run are there: the
+    """Other hosts from which nothing comes just now, though instances of the run are there: the
     run waits for them."""
     controllers: tuple[ControllerSnapshot, ...] = ()
     drained: tuple[str, ...] = ()

@@ -51,7 +51,7 @@ def kept_apart() -> Iterator[TextIO]:
             yield file if _is_standard(out) else out
     finally:
         os.dup2(kept, STDOUT)
-        with suppress(OSError):  # of a full disk: `file` has said so when it was written to
+        with suppress(OSError):  # of a full disk: `file` has raised it when it was written to
             file.close()
 
 

@@ -1,4 +1,4 @@
-"""What an instance says about itself: a status now and then, a final count at its end.
+"""What an instance reports about itself: a status now and then, a final count at its end.
 
 Both travel over the link to the agent as MessagePack maps whose key `kind` names the value.
 """

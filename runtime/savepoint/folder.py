@@ -102,8 +102,8 @@ class SavepointFile(msgspec.Struct, frozen=True):
 
 
 class SavepointHead(msgspec.Struct, frozen=True, kw_only=True):
-    """What `savepoint.json` says. `state_format`: of the values that are pickled. `operators`: what
-    each is, in words; `passed_s`: how long the stream has run, in all runs so far."""
+    """What `savepoint.json` contains. `state_format`: of the values that are pickled. `operators`:
+    what each is, in words; `passed_s`: how long the stream has run, in all runs so far."""
 
     format: int
     state_format: int

@@ -1,6 +1,6 @@
 """How far sources have read, so that a run elsewhere can go on behind it.
 
-Splits are handed out in their order, and `pulled` with `digest` say how many of which. Of files
+Splits are handed out in their order, and `pulled` with `digest` give how many of which. Of files
 that is not enough: on another host they have other numbers, times and paths, and may lie in other
 groups. So a savepoint has each file with its content, and the run that begins finds it again by
 the pattern and the path behind that, looks whether the content is the same, and counts anew: behind
@@ -123,7 +123,7 @@ def _row(operator: str, path: bytes, part: CoveredPart, name: Name | None) -> di
 
 
 def _content(path: bytes, part: CoveredPart) -> tuple[Content | None, int]:
-    """Of the part that was read, None if that cannot be told any more; and how long the file was
+    """Of the part that was read, None if that is not known any more; and how long the file was
     when it was found, as far as that is known."""
     name = os.fsdecode(path)
     try:

@@ -36,7 +36,7 @@ _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
 def _foreign(value: Any) -> Any:
-    """What msgspec does not know: a subclass as what it derives from, and NumPy's scalars and
+    """What msgspec does not support: a subclass as what it derives from, and NumPy's scalars and
     arrays as Python's, without importing NumPy for it."""
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
         plain = value.tolist()
@@ -172,7 +172,7 @@ def _has_odd_offset(found: dict[type, list[Any]]) -> bool:
 
 def _is_written_whole(tuples: list[Any], data: bytes) -> bool:
     """Whether msgspec has cut nothing, and no two keys of a dict can be the same text. What it has
-    made of them tells in most cases where to look, which is cheaper than a look at all values."""
+    made of them shows in most cases where to look, which is cheaper than a look at all values."""
     if b"{" not in data and b":" not in data:
         return True
     digits = data.translate(_DIGITS)

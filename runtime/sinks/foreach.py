@@ -42,7 +42,7 @@ def foreach(
     each instance makes an object; its `close()`, if any, is called at the end. An exception is
     retried as configured, then the tuple is a dead letter. A tuple counts as delivered when `fn`
     has returned for it; if a process dies before that is known, `fn` is called again.
-    `idempotent` says that this does no harm, as with an upsert. Raises `ValueError` (a
+    `idempotent` declares that this does no harm, as with an upsert. Raises `ValueError` (a
     `PipelineError`) if `fn` is no function.
     """
     one = step("map", fn, None, batch)

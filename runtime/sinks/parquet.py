@@ -201,7 +201,7 @@ def _written(schema: Any) -> Any:
 
 def _run_tag(folder: Path) -> str:
     """A name that all instances of a run agree on, whichever comes first, and no other run has. It
-    is on the disk: without it the next incarnation would not know its files again."""
+    is on the disk: without it the next incarnation would not recognise its files."""
     disk, path = store(), folder / _TAG_FILE
     if not disk.exists(path):
         with contextlib.closing(disk.open(folder / _TAG_LOCK, os.O_RDWR | os.O_CREAT)) as lock:

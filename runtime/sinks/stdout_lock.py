@@ -1,7 +1,7 @@
 """Lets one sink of a run at a time write to standard output, so that no line mixes with another.
 
-A process that dies while it writes may leave half a line. So the file of the lock says whether that
-can be, and the next holder ends that line first: its own are whole whatever came before.
+A process that dies while it writes may leave half a line. So the file of the lock records whether
+that can be, and the next holder ends that line first: its own are whole whatever came before.
 """
 
 from __future__ import annotations

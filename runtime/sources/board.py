@@ -4,7 +4,7 @@ An instance claims one split, reads it, and releases it with what remains of it,
 board pulls splits from the source's iterator one by one as they are claimed, so an input may be
 endless. Parts that came back are given out before new ones: they are the oldest.
 
-Claims are numbered: the next process of an instance does not know what the last one has sent. It
+Claims are numbered: the next process of an instance has no record of what the last one has sent. It
 claims again what it holds, and releases again what it held.
 
 The board remembers holders that got no split. Methods after which there may be one return these
@@ -68,7 +68,7 @@ class Board(Generic[Holder]):
         return not (self.held or self.returned or self._open or self._splits is not None)
 
     def exhausted(self) -> bool:
-        """Whether holders may know that the input has ended. May pull a split from the iterator,
+        """Whether holders may learn that the input has ended. May pull a split from the iterator,
         which is then the next to be claimed."""
         if self.ended or self.input_ended_early:
             return True

@@ -1,4 +1,4 @@
-"""What tells whether a file here has what a file elsewhere had: a checksum of its content, of a
+"""What shows whether a file here has what a file elsewhere had: a checksum of its content, of a
 large one of parts that lie all over it, so that a file of any size costs one read of some."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which files splits were handed out of, and how far: what a savepoint tells of the input."""
+"""Which files splits were handed out of, and how far: what a savepoint records of the input."""
 
 from __future__ import annotations
 

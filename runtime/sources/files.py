@@ -4,8 +4,8 @@ A plain file is divided into splits of `split_bytes`; a compressed one is a sing
 can only be read from its beginning; small files that lie beside each other are one split
 together (`groups`). What happens to a file after the run has begun: lines that
 were appended are not read; a file that is gone, was replaced by another, cannot be opened or was
-cut is a dead letter which says so, and the run goes on. What will pass, such as too many open files
-or a file server that is away, is waited out.
+cut is a dead letter with this reason, and the run goes on. What will pass, such as too many open
+files or a file server that is away, is waited out.
 """
 
 from __future__ import annotations

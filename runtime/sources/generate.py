@@ -48,7 +48,7 @@ class RateError(ValueError):
 
 @runtime_checkable
 class Integral(Protocol):
-    """A curve that knows how many tuples are due by a time, as those of the workloads do."""
+    """A curve that gives how many tuples are due by a time, as those of the workloads do."""
 
     def due(self, t_s: float, /) -> float: ...
 
@@ -166,7 +166,7 @@ def due_by(rate: Rate) -> Callable[[float], float]:
 
 
 def _sound(what: str, fn: Callable[[float], float], t_s: float) -> float:
-    """What a function of the user's says of a time, if that is a number, 0 or more."""
+    """What a function of the user's returns for a time, if that is a number, 0 or more."""
     try:
         with NoLoop():
             value = float(fn(t_s))
@@ -240,7 +240,7 @@ class GenerateReader(Reader):
         return {**self._split, "next": self._next}
 
     def offered(self) -> Offered | None:
-        """By the rate now; where that knows no integral, what is due beyond this slice is taken as
+        """By the rate now; where that has no integral, what is due beyond this slice is taken as
         if the rate had changed evenly since. One that fails ends the run where slices are made."""
         if self._slice is None:
             return None

@@ -3,8 +3,8 @@
     {"path": "in/0102.csv", "files": 3, "list": b"...", "at": 1, "state": ..., "told": ...}
 
 `path` is the first one; `list` has them all, packed, since it travels, and is written down, as a
-whole and once. `at` says which of them is read, `state` and `told` where in it, as in the split of
-a single file.
+whole and once. `at` is the place of the one that is read, `state` and `told` where in it, as in the
+split of a single file.
 
 The groups of a file's predecessors do not depend on it: files that come behind change none of them.
 So a group has a share of the files that came before it, and there are always some dozens of groups

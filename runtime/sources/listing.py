@@ -28,7 +28,7 @@ class FoundFile(NamedTuple):
 
     def split(self, start: int = 0, end: int | None = None) -> Split:
         """From byte `start` on, up to `end`; None: up to its end, wherever that is."""
-        if self.packed is None:  # its reader will say what is wrong with it, or wait
+        if self.packed is None:  # its reader will report what is wrong with it, or wait
             return {"path": self.path, "unseen": True, "start": 0, "end": None}
         packed = {"gzip": True} if self.packed else {}
         here = {"path": self.path, "file": [*self.file], **packed}
@@ -92,8 +92,8 @@ def _packed(path: str, known: dict[str, bool]) -> bool | None:
 
 
 def identity(status: os.stat_result) -> tuple[int, int]:
-    """What tells a file from another one that takes its name. Both are others then: a copy that is
-    put back has the old time, lines that are appended leave the number."""
+    """What distinguishes a file from another one that takes its name. Both are others then: a copy
+    that is put back has the old time, lines that are appended leave the number."""
     return status.st_ino, status.st_mtime_ns
 
 

@@ -53,7 +53,7 @@ def open_input(fd: int, was: list[int], file: dict[str, Any] | None, context: Ru
 
 
 def identity(fd: int) -> list[int]:
-    """What tells one input from another, as a split can carry it; empty if it is closed."""
+    """What distinguishes one input from another, as a split can carry it; empty if it is closed."""
     with contextlib.suppress(OSError):
         found = os.fstat(fd)
         return [found.st_dev, found.st_ino]
@@ -157,7 +157,7 @@ class SpooledInput(Input):
 
 
 class _Readiness:
-    """Waits until something is there, if the system can tell."""
+    """Waits until something is there, if the system can report that."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -185,12 +185,12 @@ def _resolve(future: asyncio.Future[Any]) -> None:
 
 
 def _can_wait(fd: int) -> bool:
-    """Whether the system can tell that something is there: not of files, not of /dev/null."""
+    """Whether the system can report that something is there: not of files, not of /dev/null."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
 
 
 def _widen_pipe(fd: int) -> None:
-    """Fewer, larger reads; a pipe holds 64 KiB unless told otherwise. Linux only."""
+    """Fewer, larger reads; a pipe holds 64 KiB by default. Linux only."""
     with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -1,7 +1,7 @@
 """What has left a pipe, kept so that the next process can read it again after a death.
 
 On Linux bytes move from a pipe into a file by one system call, `splice`, which a kill cannot cut
-in two: each byte is in the pipe or in the file. So the length of the files says what was taken,
+in two: each byte is in the pipe or in the file. So the length of the files is what was taken,
 and nothing else has to be recorded. What is no pipe is read and then written, where a kill just in
 between loses what was read. The files are pieces, named after the position they begin at; old
 ones go when what they hold lies far behind the reader.

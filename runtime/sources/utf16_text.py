@@ -1,5 +1,5 @@
-"""Text in UTF-16 or UTF-32, which is told by how it begins. Cut at single bytes it would seem to be
-lines of letters with zeros between them."""
+"""Text in UTF-16 or UTF-32, which is recognised by how it begins. Cut at single bytes it would seem
+to be lines of letters with zeros between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARKS = {  # the longer ones first: one of UTF-16 begins one of UTF-32
 
 
 def refuse_wide_text(place: str, beginning: bytes, encoding: str) -> None:
-    """Raise `InputError` if what begins so is wide text. `encoding`: what it was said to be."""
+    """Raise `InputError` if what begins so is wide text. `encoding`: what it was declared to be."""
     wide = _wide_encoding(beginning[:LOOK_BYTES], encoding)
     if wide is not None:
         raise InputError(

@@ -1,6 +1,6 @@
 """What a process that a function of the user's forks must not keep of the instance it came from.
 
-Such a process, say one of a pool of `multiprocessing` that has much to do, may outlive the
+Such a process, for example one of a pool of `multiprocessing` that has much to do, may outlive the
 instance. As long as it has copies of the instance's files, a lock on one of them stays locked, a
 port stays taken, and neighbours do not see that their connection has lost its other end: the
 instance could not go on in its next incarnation.

@@ -21,7 +21,7 @@ log = logging.getLogger("anabranch.waits")
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 2.0
 QUIET_S = 10.0
-"""A disk that is full again and again is not told more often."""
+"""A disk that is full again and again is not reported more often."""
 
 Done = TypeVar("Done")
 Note = Callable[[EventKind, str], None]

@@ -1,12 +1,12 @@
 """A file of records that outlives its process: appended one by one, read back whole, and now and
-then replaced by fewer records that say the same.
+then replaced by fewer records with the same content.
 
     record = length (4 bytes, big-endian) | CRC-32 of the payload (4) | payload
 
-If the file was ever replaced, its first record says how often: its edition. How long the file was
-at least is told beside it (`extent`). What is not whole at the end, and lies behind that, was never
-acted upon, so it is cut off; anything else that is missing or damaged is told, and nothing is
-guessed.
+If the file was ever replaced, its first record has how often: its edition. How long the file was
+at least is recorded beside it (`extent`). What is not whole at the end, and lies behind that, was
+never acted upon, so it is cut off; anything else that is missing or damaged is reported, and
+nothing is guessed.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class RecordLog:
         self.size += len(data)
 
     def replace(self, payloads: Iterable[bytes]) -> None:
-        """Say the same in fewer records; later, if the disk has no room for them now. Raises
-        `CannotSync`."""
+        """Replace the records by fewer with the same content; later, if the disk has no room for
+        them now. Raises `CannotSync`."""
         aside = self.path.with_name(f"{self.path.name}.new")
         edition = self._edition + 1
         data = b"".join(map(framed, [_EDITION.pack(_EDITION_TAG, edition), *payloads]))

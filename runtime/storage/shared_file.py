@@ -3,11 +3,11 @@
 No piece is half, twice or missing. What is known of the file lies beside it in a **sidecar** that
 outlives the processes: for each instance the number of its last piece, and for the newest piece
 of all, written down before it is appended, where it begins and how long it is. So the next process
-can tell from the file what became of that piece:
+can see by the file what became of that piece:
 
     absent    its putter died, or failed, before it wrote: nothing to do
     torn      its putter died while it wrote: cut off
-    whole     counts as put, whether or not its putter could say so
+    whole     counts as put, whether or not its putter could record it
 
 Once it is appended, the entry is marked as whole: from then on a torn piece was damaged later, and
 is an error. What others append is left alone. A file that is shorter than it was, or another file
@@ -212,7 +212,7 @@ class SharedFile:
         if entry != self._mine and entry.row != NOBODY:
             side.number(entry.row)  # the instance must be known
         if self._free and self._was_taken_from(side, entry, length):
-            return entry._replace(start=length, length=0)  # it was whole, as far as one can know
+            return entry._replace(start=length, length=0)  # it was whole, as far as is known
         if side.alone and length > entry.start + entry.length:
             raise side.damaged()
         return entry

@@ -119,7 +119,7 @@ class Sidecar:
         mark_slot(self._file, entry.sequence)
 
     def was_whole(self, entry: Entry) -> bool:
-        """False also if its putter died before it could say so."""
+        """False also if its putter died before it could record it."""
         return is_marked(self._file, entry.sequence)
 
     def find_row(self) -> int:

@@ -1,4 +1,5 @@
-"""What a mistake in a pipeline is called, and checks of numbers that say it in the same words."""
+"""What a mistake in a pipeline is called, and checks of numbers that report it in the same
+words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What users give, looked at from outside: exceptions and values whose own methods may raise.
 
 A `__str__`, `__repr__` or `__len__` of a user may raise anything, return something else or be
-huge. Whatever the runtime says about such a value goes through here, and here nothing raises.
+huge. Whatever the runtime shows of such a value goes through here, and here nothing raises.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def type_name(value: Any) -> str:
 
 def is_a(value: object, kind: type[T]) -> TypeGuard[T]:
     """`isinstance`, without asking the value for its `__class__`, as that does where the type does
-    not say: a proxy may claim to be what it stands for, or raise."""
+    not show: a proxy may claim to be what it stands for, or raise."""
     return issubclass(type(value), kind)
 
 

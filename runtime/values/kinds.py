@@ -11,7 +11,7 @@ import msgspec
 
 
 class EventKind(StrEnum):
-    """What happened. A kind that this version does not know is a `NOTE`."""
+    """What happened. A kind that this version does not have is a `NOTE`."""
 
     STARTED = "started"
     FIRST_BATCH = "first_batch"
@@ -26,7 +26,7 @@ class EventKind(StrEnum):
     NO_KEEPER = "no_keeper"
     DECIDED = "decided"
     WOULD_DO = "would_do"
-    """A policy decided, in a run in which decisions are only told."""
+    """A policy decided, in a run in which decisions are only reported."""
     POLICY_FAILED = "policy_failed"
     """A policy raised an exception; its instance does not decide any more."""
     VETO = "veto"
@@ -35,7 +35,7 @@ class EventKind(StrEnum):
     LIMITED = "limited"
     """Fewer instances are started than were asked for: more would exceed `max_instances`."""
     SKIPPED = "skipped"
-    """No instance could do what the script says."""
+    """No instance could do what the script orders."""
     SPAWN_FAILED = "spawn_failed"
     START_FAILED = "start_failed"
     DISCARDED = "discarded"
@@ -49,14 +49,14 @@ class EventKind(StrEnum):
     MAY_REPEAT = "may_repeat"
     BUSY = "busy"
     BUSY_LONG = "busy_long"
-    """It has said nothing for as long as would count as hanging, but its process works."""
+    """It has sent nothing for as long as would count as hanging, but its process works."""
     HANGS = "hangs"
     ENDED_BY_FORCE = "ended by force"
     WAITS = "waits"
     GOES_ON = "goes on"
     INPUT_GONE = "input_gone"
     NOTE = "note"
-    """Something that a source or sink of the user's has told; `label` is its name."""
+    """Something that a source or sink of the user's has reported; `label` is its name."""
 
     @classmethod
     def _missing_(cls, value: object) -> EventKind:
@@ -70,7 +70,7 @@ class Cause(StrEnum):
     EXIT_CODE = "exit_code"
     OUT_OF_MEMORY = "out_of_memory"
     HANG = "hang"
-    """It neither said nor did anything for `hang_s`, and was ended."""
+    """It neither sent nor did anything for `hang_s`, and was ended."""
     STOPPED = "stopped"
     """It was stopped from outside (SIGSTOP), and was ended."""
     SYSTEM = "system"

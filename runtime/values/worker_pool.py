@@ -26,7 +26,7 @@ def worker_pool(processes: int, method: Literal["fork", "spawn"]) -> Iterator[Pr
 
 @contextmanager
 def ctrl_c_held_back() -> Iterator[None]:
-    """Processes that are spawned here never hear of it, not even while they import."""
+    """Processes that are spawned here never get it, not even while they import."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield

@@ -10,7 +10,7 @@ from anabranch.runtime.values.checks import PipelineError
 
 
 def check_working_folder() -> None:
-    """Raise `PipelineError` if there is none any more: the system says only "no such file" then,
+    """Raise `PipelineError` if there is none any more: the system reports only "no such file" then,
     of whatever is looked for."""
     try:
         os.getcwd()

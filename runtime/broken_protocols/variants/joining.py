@@ -1,4 +1,5 @@
-"""Broken R1 to R4: which neighbours are told of children or waited for, what a child is told."""
+"""Broken R1 to R4: which neighbours get to know children or are waited for, what START carries to a
+child."""
 
 from __future__ import annotations
 

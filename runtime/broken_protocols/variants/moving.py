@@ -50,7 +50,7 @@ def _take_refusal_for_consent(ctx: Context, state: Active, event: MessageReceive
 
 
 def _unfrozen(ctx: Context, step: Step) -> Step:
-    """Neighbours are told while the groups are still processed."""
+    """JOIN goes to neighbours while the groups are still processed."""
     later, effects = step
     if not (isinstance(later, Active) and isinstance(later.own, Freezing)):
         return step
@@ -119,7 +119,7 @@ def _leaver_counts_children_only(ctx: Context, state: Any, event: MessageReceive
 
 
 def _believe_start(ctx: Context, state: Idle, event: MessageReceived) -> Step:
-    """Versions are not compared: what START says replaces what has been remembered."""
+    """Versions are not compared: what START carries replaces what has been remembered."""
     message = event.message
     assert isinstance(message, Start)
     return join.start(ctx, replace(state, routes=()), event)

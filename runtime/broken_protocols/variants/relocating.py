@@ -34,7 +34,7 @@ def _without_its_groups(ctx: Context, state: Active, event: ChildrenReady) -> St
 
 
 def _at_the_first_answer(ctx: Context, state: Active, event: Any) -> Step:
-    """It starts the newcomer and goes when one neighbour knows it."""
+    """It starts the newcomer and goes when one neighbour has it in its view."""
     own = state.own
     if isinstance(own, Joining) and own.leave:
         return join.start_children(ctx, state)

@@ -1,4 +1,4 @@
-"""Hosts without anybody in charge: each looks at its own instances and asks others for room.
+"""Hosts without a controller: each looks at its own instances and asks others for room.
 
 An instance goes to the first agent, by rising id, that has room for it: distributed first fit. An
 agent whose host is used too much sheds an instance, a keeper only if it has nothing else: a chain
@@ -28,7 +28,7 @@ class OwnInstance:
 
 @dataclass(frozen=True, slots=True)
 class OtherHost:
-    """What an agent knows of another: cores of its instances, as it has told them."""
+    """What an agent has of another: cores of its instances, as that one has sent them."""
 
     id: int
     host: HostCost

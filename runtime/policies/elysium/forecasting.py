@@ -1,8 +1,8 @@
 """The load of the next minutes from those before, and from the calendar (EL7, EL12).
 
 By least squares, or as published by a network 13-24-5. Loads are shares of 1.5 times the highest
-of the history, since a network cannot say more than it was trained on; inputs that never changed
-there are left out (EL-G9).
+of the history, since a network cannot forecast more than it was trained on; inputs that never
+changed there are left out (EL-G9).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.runtime.policies.elysium.networks import NeuralProfile, Values, t
 from anabranch.runtime.values.checks import PipelineError
 
 PAST, AHEAD, HIDDEN = 10, 5, 24
-"""Loads that it sees, minutes that it says, neurons between (EL-G8)."""
+"""Loads that go in, minutes that come out, neurons between (EL-G8)."""
 ROOM = 1.5
 DAYS_MAX, HOURS_MAX, MINUTES_MAX = 6, 23, 59
 Calendar = tuple[int, int, int]

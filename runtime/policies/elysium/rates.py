@@ -50,8 +50,8 @@ def input_rates(offered: Mapping[str, float], streams: Sequence[RatedStream]) ->
 def after_a_hop(
     expected: Mapping[str, float], offered: Mapping[str, float], streams: Sequence[RatedStream]
 ) -> dict[str, float]:
-    """What operators expect when each has heard what its predecessors have announced: with nobody
-    in charge, EL4 travels with the batches, a hop at a time. None has announced anything at
+    """What operators expect when each has received what its predecessors have announced: without a
+    controller, EL4 travels with the batches, a hop at a time. None has announced anything at
     first."""
     found = {name: offered.get(name, 0.0) for name in (*offered, *(s.below for s in streams))}
     for stream in streams:

@@ -30,7 +30,7 @@ State = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What one manager knows. `state`, `proposed`: of the last slot, None before the first."""
+    """What one manager has learnt. `state`, `proposed`: of the last slot, None before the first."""
 
     tables: Tables
     state: State | None = None
@@ -123,7 +123,7 @@ class RegionLearner:
     def decide(
         self, view: RegionView, memory: Learnt, enacted: int | None = None
     ) -> tuple[Proposal, Learnt]:
-        """Only an idle host closes, whatever the flag says."""
+        """Only an idle host closes, whatever the flag is."""
         return step(memory, self.state(view), view.refused > 0, enacted, view.idle > 0)
 
 
@@ -140,7 +140,7 @@ class OperatorView:
 @dataclass(frozen=True, slots=True)
 class OperatorLearner:
     """Of how many instances an operator should have (HI14). `rate_max`: the highest load that its
-    levels tell apart; `response_max_s`: what a slot must not exceed (HI-G17)."""
+    levels distinguish; `response_max_s`: what a slot must not exceed (HI-G17)."""
 
     rate_max: float
     response_max_s: float

@@ -1,4 +1,4 @@
-"""What a manager has learnt, as bytes: for journals, hand-overs and files. A pack says by which
+"""What a manager has learnt, as bytes: for journals, hand-overs and files. A pack has by which
 settings it was learnt, and one that does not fit is refused with both."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The multi-metric rule by the sums of all siblings, which a neighbour tells each of them (MM-D3).
+"""The multi-metric rule by the sums of all siblings, which a neighbour sends to each of them
+(MM-D3).
 
 Where tuples go by key, siblings are not equally busy, and what each finds of its own windows
 (MM-D2) contradicts what others find. Of the sums all find the same, as the central planner does,
@@ -34,8 +35,8 @@ class SummedTold:
     windows: WindowMemory = field(default_factory=WindowMemory)
 
     def heard(self, figures: Figures, own_blocked_s: float) -> SummedTold:
-        """With one more slot, for which those count that were not told. That siblings were held up
-        is not told: they are taken to be so for as long as this one."""
+        """With one more slot, for which those count whose sums have not arrived. That siblings were
+        held up is not sent: they are taken to be so for as long as this one."""
         slots = 1 if self.slot < 0 else figures.slot - self.slot
         return replace(
             self,

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from anabranch.runtime.policies.policy import Scale
 
 WHOLE = 0.9
-"""A window of which it saw less says nothing."""
+"""A window of which it saw less does not count."""
 TOLD = 0.5
-"""Nor does one of which instances told less. Their readings come at times of their own, so a window
+"""Nor does one of which instances sent less. Their readings come at times of their own, so a window
 holds up to one more or less of them."""
 
 
@@ -65,7 +65,7 @@ class WindowMemory:
 
 @dataclass(frozen=True)
 class Windows:
-    """The settings, and what a window says with them."""
+    """The settings, and what follows from a window with them."""
 
     window_s: float = setting(25.0, "length of a window", unit="s", above=0)
     over: float = setting(0.7, "overloaded above", least=0, most=1)

@@ -54,7 +54,7 @@ def flux(
 def evened(
     loads: Sequence[float], spread: float, chance: float = 0.0
 ) -> dict[int, tuple[int, float]]:
-    """Flux over instances, where not all know the loads of single keys: which instance gives which
+    """Flux over instances, where not all have the loads of single keys: which instance gives which
     share of its load to which other one. The most loaded gives to the least loaded, the second to
     the second least, and so on, as long as one has more than 1 + `spread` times the load of the
     other; each takes part in one move at most. No load exceeds the highest of before, and their sum

@@ -1,6 +1,6 @@
 """The predictive controller at the keeper (PL, 4a): one instance decides for all of its siblings.
 
-All are told the same sums and feed filter and feedback with them, so whichever is the keeper next
+All get the same sums and feed filter and feedback with them, so whichever is the keeper next
 loses nothing. A lost plan costs a period.
 """
 

@@ -1,5 +1,5 @@
 """The predictive controller as a policy: every instance solves the same problem, from the sums that
-a neighbour tells all of them, and does its part of the result.
+a neighbour sends to all of them, and does its part of the result.
 
 Without the sums of a slot it takes its own figures for those of each sibling (`told`).
 """

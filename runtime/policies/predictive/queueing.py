@@ -1,4 +1,4 @@
-"""How long tuples wait: Kingman's formula, and what measurements say about its error.
+"""How long tuples wait: Kingman's formula, and its error by measurements.
 
 Times are seconds, rates tuples per second. `variability` is the squared coefficient of variation,
 of the times between arrivals (`arrivals_cv2`) and of the work per tuple (`work_cv2`).
@@ -72,7 +72,7 @@ def capped(load: QueueLoad, instances: int, load_max: float = LOAD_MAX) -> Queue
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """How many times as long tuples wait as the model says, over the last steps (PL6)."""
+    """How many times as long tuples wait as the model predicts, over the last steps (PL6)."""
 
     factors: tuple[float, ...] = ()
 
@@ -86,7 +86,7 @@ class Feedback:
 
     def observe(self, latency_s: float, work_s: float, predicted_wait_s: float) -> Feedback:
         """`predicted_wait_s`: of the model for the measured load of that step. Without a predicted
-        wait the step says nothing."""
+        wait the step does not count."""
         if predicted_wait_s <= 0 or not math.isfinite(predicted_wait_s):
             return self
         factor = max(0.0, latency_s - work_s) / predicted_wait_s

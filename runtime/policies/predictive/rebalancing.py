@@ -1,6 +1,6 @@
 """When instances of an operator by key even out their loads, and what each does (PL16, PL17).
 
-All know the loads of all, so all find the same moves, and donors make theirs. What a move costs is
+All have the loads of all, so all find the same moves, and donors make theirs. What a move costs is
 weighed by not making it: loads are left alone for two slots after a change, as long as the most
 loaded instance has little more than the least loaded one, and where the difference may be chance.
 """

@@ -49,7 +49,7 @@ class ForecastStep:
 
 @dataclass(frozen=True)
 class ForecastSteps:
-    """The settings, and what a slot says with them.
+    """The settings, and what follows from a slot with them.
 
     Three defaults are not the published ones (`qos_weight` 3, `trend` 0.26, changes always by their
     number), with which a peak is paid for long after it has passed.
@@ -98,7 +98,7 @@ class ForecastSteps:
         return of_demand | factors | of_last
 
     def inherited(self, heritage: Heritage) -> StepMemory:
-        """From what `left` says."""
+        """From what `left` gives."""
         if "seen" not in heritage:
             return StepMemory()
         seen = int(heritage["seen"])

@@ -1,4 +1,4 @@
-"""The last slot of an operator, as one of its instances knows it: the sums that have arrived, or
+"""The last slot of an operator, as one of its instances has it: the sums that have arrived, or
 its own figures in place of those of each sibling.
 
 An instance waits for the sums of a slot for half a period.

@@ -72,9 +72,8 @@ class Worker(Attempts):
         marks: Marks | None = None,
     ) -> FailedTuple | None:
         """Process or keep tuples: all of them, or those before one that has failed and is to be
-        tried again, or before which a timer is due. `part` is called for each at once, so it is
-        right also if this is interrupted. `original`: the tuples of this slice as they have
-        come."""
+        tried again, or before which a timer is due. `part` gets each at once, so it is right
+        also if this is interrupted. `original`: the tuples of this slice as they have come."""
         handler = self.handler
         with NoLoop():
             if not handler.keeps_state:

@@ -3,8 +3,8 @@
     slot = sequence, length of the body, body, checksum, …, mark
 
 The whole slot with the higher sequence counts. A slot is what a disk writes at once, so power that
-is lost while one is written leaves the other. The mark is written later, and records that something
-has come true of the record with that sequence.
+is lost while one is written leaves the other. The mark is written later, when what the record with
+that sequence announces has come true.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The disk as the agent sees it, and what it may say when that fails: then the same command is
+"""The disk as the agent sees it, and what it may report when that fails: then the same command is
 given again, as a user does."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GIVEN_UP = (
     "did not start: cannot begin in",
     "did not start: agent.journal: cannot read its extent",
 )
-"""What a run says that has failed because of it; the next one goes on."""
+"""What a run reports that has failed because of it; the next one goes on."""
 PAUSE_S = 0.05
 """Until the same command is given again."""
 LATE_TRIES_MAX = 3

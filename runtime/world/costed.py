@@ -1,5 +1,5 @@
 """A pipeline with costs in the place of its functions, and with ends of the forecast: a source of
-what arrives, and sinks that tell when."""
+what arrives, and sinks that record when."""
 
 from __future__ import annotations
 

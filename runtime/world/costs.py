@@ -115,7 +115,7 @@ def _unpickled(keys: float, _state: bytes) -> StateOfKeys:
 
 
 class KeyedWork(Handler):
-    """Of tuples by key, that one result per tuple goes on, or as many as the selectivity says."""
+    """Of tuples by key, that one result per tuple goes on, or as many as the selectivity has."""
 
     undone = False
 

@@ -2,12 +2,12 @@
 
 Each process reaches it by a store of its own (`MemoryDisk.store_of`). When the process is killed,
 the store is shut: whatever still runs of the process gets `Killed` from each call, and changes
-nothing. What may go wrong is said by `faults` (`runtime.world.disk_faults`), which are asked before
-each call.
+nothing. What may go wrong is decided by `faults` (`runtime.world.disk_faults`), which are asked
+before each call.
 
 Of each file there are the contents that processes see and those that are on the disk, and of each
 folder the names likewise. A loss of power (`lose_power`) leaves what is on the disk, and as much of
-the rest as it is told to, sector by sector and name by name.
+the rest as `faults` decides, sector by sector and name by name.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class MemoryFile(File):
         """From a pipe of the system: worlds have none of their own."""
         node = self._used(self._opened.writes).node
         blow = self._store.asks("extend", self._path, size)
-        if blow is not None and blow.error:  # what is moved is told, and no error behind it
+        if blow is not None and blow.error:  # what is moved is reported, and no error behind it
             self._store.suffers(blow)
         wanted = size if blow is None else blow.after
         room = self._store.disk.room_for(wanted)
@@ -283,7 +283,7 @@ class MemoryStore(Store):
             raise Killed(self.process)
 
     def asks(self, what: str, path: Path, size: int) -> Blow | None:
-        """Count a call, and say what becomes of it."""
+        """Count a call, and decide what becomes of it."""
         self.must_live()
         self.disk.calls += 1
         return self.disk.faults.blow(self.process, what, path, size)

@@ -13,7 +13,7 @@ from anabranch.runtime.ports.store import SECTOR_BYTES
 
 
 class Left:
-    """What is left of what was not synced: nothing. Others say more."""
+    """What is left of what was not synced: nothing. Others return more."""
 
     def size(self, least: int, kept: int, now: int) -> int:
         """Of a file that is `kept` bytes long on the disk, was `least` bytes long since its last
@@ -84,7 +84,7 @@ class Blow(NamedTuple):
 
 
 class DiskFaults:
-    """None at all. Others say more."""
+    """None at all. Others return more."""
 
     def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
         """Of the next call of the process. `call`: make, open, append, extend (a write beyond

@@ -40,7 +40,7 @@ SUDDEN = (0.0, 0.0, 0.05, 0.2)
 """Where processes may die: see `Troubles.sudden`."""
 AT_ONCE_SHARE = 0.5
 """Of the worlds that come to rest, where it shows what an operation has left behind, such as a
-newcomer of which no incarnation of its creator knows: processes of these die before a step is in
+newcomer that no incarnation of its creator has recorded: processes of these die before a step is in
 the journal, and not only behind it."""
 AT_ONCE = (0.1, 0.3)
 """How probable that is there, after each step."""
@@ -55,8 +55,8 @@ AGENT_DISK_SHARE = 0.5
 """Of those: the disk fails the agent, too."""
 CONGESTED_SHARE = 0.3
 """Of the graphs in which one operator by key follows another: there the key groups of the first
-move all the time, while the second has long queues. What it has heard of the moves is far ahead of
-what it has processed."""
+move all the time, while the second has long queues. What it has received of the moves is far ahead
+of what it has processed."""
 ROWS_SHARE = 0.15
 """Of the graphs: they are two operators by key in a row. There, too, the key groups of the first
 move all the time, and deaths hit one of the two more often than the others."""
@@ -71,7 +71,7 @@ HOST_LOSSES_EACH_MAX = 3
 """Of one instance: what it waited for may be far away for long, and too many deaths in a row give a
 run up."""
 PINS_SHARE = 0.2
-"""Of the worlds with operators that scale: a user says how many instances some of them have."""
+"""Of the worlds with operators that scale: a user sets how many instances some of them have."""
 RELOCATIONS_SHARE = 0.3
 """Of the worlds with decisions."""
 LEAVERS_SHARE = 0.1
@@ -514,7 +514,7 @@ def apart(trial: Trial) -> Trial:
 def before_a_new_owner(seed: int, size: str, *, deadly: bool) -> Trial:
     """Once, an instance of an operator by key gives key groups to a newcomer. The slow one that
     follows has a long queue of what the old owner has sent, and dies when the new owner, of which
-    it had nothing, may have begun to send. Nothing else tells it where it was."""
+    it had nothing, may have begun to send. Nothing else has where it was."""
     rng = random.Random(f"{seed} new owner")
     count, span_s = rng.choice((100, 200)), rng.choice((0.2, 0.4))
     load = InputLoad(count=count, span_s=span_s, bursts=((0.0, count),))
@@ -535,7 +535,7 @@ def before_a_new_owner(seed: int, size: str, *, deadly: bool) -> Trial:
 
 
 def pinned(trial: Trial) -> Trial:
-    """The same, but in some worlds a user says how many instances operators have, one to four
+    """The same, but in some worlds a user sets how many instances operators have, one to four
     times, and takes some of it back."""
     rng = random.Random(f"{trial.seed} pins")
     if not trial.scene.scaled or trial.troubles.prey or rng.random() >= PINS_SHARE:

@@ -13,7 +13,7 @@ from anabranch.runtime.world.processes import WorldProcess
 def lagging(
     active: Mapping[InstanceId, Active], processes: Mapping[InstanceId, WorldProcess]
 ) -> Iterator[str]:
-    """Sentences about instances that have not heard how far event time is."""
+    """Sentences about instances that have not received how far event time is."""
     of = {me: one for me in active if (one := processes[me].instance) is not None}
     due: dict[InstanceId, float] = {}
 

@@ -102,7 +102,7 @@ class FarHosts:
     # -- for the agent ---------------------------------------------------------------------
 
     def begins(self, token: bytes) -> None:
-        """There is another agent. If the run is another one, too, hosts do not know it, and what
+        """There is another agent. If the run is another one, too, hosts do not accept it, and what
         they have of the last one disturbs nothing but observers."""
         self._epoch += 1
         if token != self._run:

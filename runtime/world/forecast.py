@@ -70,7 +70,7 @@ class ForecastProcesses(WorldProcesses):
 
 
 class ForecastClock(VirtualClock):
-    """Begins at 0, and knows how long each process has waited for a processor."""
+    """Begins at 0, and counts how long each process has waited for a processor."""
 
     def monotonic(self) -> float:
         return self._timeline.now
@@ -81,7 +81,7 @@ class ForecastClock(VirtualClock):
 
 class Forecasting(Surroundings):
     """`hosts`: on which instances are, in turn. `start_s`: from asking for a process to having it.
-    `taken`: is told of all that comes to sinks."""
+    `taken`: gets all that comes to sinks."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What a forecast is made from, and what it says."""
+"""What a forecast is made from, and what it contains."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What must come out of a drawn graph: worked out operator by operator, as if there were one
-instance of each and the tuples came sorted; and what the results tell of the order of tuples.
+instance of each and the tuples came sorted; and what the results show of the order of tuples.
 
     results of each sink       every tuple as often as it should be, with its trail
     counts of each key         each number once, from 1 on: its state was never lost, nor older

@@ -2,8 +2,8 @@
 operators in a row, windows behind them.
 
 A tuple is a pair: a number of a source, and the trail of operators that it has passed, as
-`b+ c:3#17 d`. `b+` is the second of two results of `b`; `c:3#17` says that it was the 17th tuple of
-key 3 at `c`. So what has become of a tuple can be read off it at a sink.
+`b+ c:3#17 d`. `b+` is the second of two results of `b`; `c:3#17` shows that it was the 17th tuple
+of key 3 at `c`. So what has become of a tuple can be read off it at a sink.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Outlet:
 @dataclass(frozen=True, slots=True)
 class Graph:
     """`nodes` in an order in which each follows those above it. `paced`: sources give their tuples
-    at a steady pace, or else as `supply` says: in bursts, in bursts from outside, or as fast as
+    at a steady pace, or else as `supply` has it: in bursts, in bursts from outside, or as fast as
     they are read."""
 
     nodes: tuple[GraphNode, ...]

@@ -42,7 +42,7 @@ OVER_HOSTS = Conditions(latency_s=2e-3, jitter_s=5e-3, stalls=0.01, cuts=0.1)
 
 @dataclass(slots=True)
 class WorldHost:
-    """`told`: what its gossip had to tell, with the time."""
+    """`told`: what its gossip had to report, with the time."""
 
     name: str
     key: bytes

@@ -3,8 +3,8 @@
 It checks the invariants that are about two instances (I1, I6, I7, K5 of `docs/protocol.md` 2.7) and
 the bounds of scales (B1, B2), and writes the exchange down if it is asked to.
 
-An instance whose process has died is what its journal says, which is seen when the next incarnation
-begins. Until then it counts for no invariant.
+An instance whose process has died is what its journal contains, which is seen when the next
+incarnation begins. Until then it counts for no invariant.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Observer:
         yield from lagging(active, self._processes)
 
     def _owners(self, name: str, active: Mapping[InstanceId, Active]) -> Iterator[str]:
-        """K6 and K7: every group has one owner, and all senders know it."""
+        """K6 and K7: every group has one owner, and all senders have it in their routes."""
         owners: dict[int, InstanceId] = {}
         for me, state in active.items():
             if me.operator == name:
@@ -256,7 +256,7 @@ def _is_busy(state: State) -> bool:
 
 
 def stays(state: State, *, has_begun: bool) -> bool:
-    """Whether it counts where the least number matters. A next incarnation that does not know of
+    """Whether it counts where the least number matters. A next incarnation that has no record of
     its START gets it again."""
     return isinstance(state, Active) or (isinstance(state, Idle) and has_begun)
 

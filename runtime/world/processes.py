@@ -181,7 +181,7 @@ class Host:
 
 
 class WorldProcesses:
-    """`on_error` gets the name of a process, and what its loop was told of an error that was not
+    """`on_error` gets the name of a process, and what its loop got of an error that was not
     caught."""
 
     def __init__(
@@ -354,7 +354,7 @@ class WorldProcesses:
         return task
 
     def end_all(self, *, only_at_home: bool = False) -> None:
-        """With the agent, so that nothing is told of it."""
+        """With the agent, so that nothing is reported of it."""
         for process in self.all:
             if not process.ended and not (only_at_home and process.on_host):
                 process.ended = True
@@ -366,7 +366,7 @@ class WorldProcesses:
         self.end(process, -signal.SIGKILL)
 
     def end(self, process: WorldProcess, code: int) -> None:
-        """It is there no more, as after SIGKILL; the agent hears of it a little later."""
+        """It is there no more, as after SIGKILL; the agent notices it a little later."""
         if process.ended:
             return
         process.ended = True
@@ -424,7 +424,7 @@ class MadeOnHost:
 
 
 class _First(asyncio.Protocol):
-    """Hears one frame and nothing of what follows."""
+    """Receives one frame and nothing of what follows."""
 
     def __init__(self, end: StreamEnd) -> None:
         self.body: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()

@@ -45,9 +45,9 @@ Counts = dict[str, Counter[Any]]
 
 
 class Scene(ABC):
-    """`scaled`, `keyed`: operators that may be told to scale, and to move state. `crashes`: tuples
-    of it end their process. `decides`: its operators scale by their load. `files`: sinks whose
-    results are files; `taken`: what those have got that are functions, some twice perhaps if
+    """`scaled`, `keyed`: operators that may be ordered to scale, and to move state. `crashes`:
+    tuples of it end their process. `decides`: its operators scale by their load. `files`: sinks
+    whose results are files; `taken`: what those have got that are functions, some twice perhaps if
     processes have died. `may_lose`: `counts` judges deliveries that lose some or give some twice;
     otherwise results depend on the order of tuples. `resumable`: another agent can go on with it.
     `served`: its ends have a service."""
@@ -272,7 +272,8 @@ def _windows(pipeline: Pipeline, load: InputLoad) -> Stream:
 
 
 def _near(pipeline: Pipeline, load: InputLoad) -> Stream:
-    """What several instances of a source say of event time comes together where the windows are."""
+    """What several instances of a source state of event time comes together where the windows
+    are."""
     read = numbers(pipeline, load, instances=3)
     timed = read.event_time(float, disorder_s=2 * DISORDER)
     window = timed.key_by(lambda n: n % KEYS).window(tumbling(WINDOW_S), late="emit")

@@ -1,4 +1,4 @@
-"""A world that goes on only as far as its caller says: for tests of a pipeline, step by step.
+"""A world that goes on only as far as its caller lets it: for tests of a pipeline, step by step.
 
     begin ─▶ settle ─▶ the caller changes something ─▶ settle ─▶ … ─▶ finish
 

@@ -38,14 +38,14 @@ class Conditions:
 
 
 class _End:
-    """Behind the last byte: the other end says no more."""
+    """Behind the last byte: the other end sends no more."""
 
 
 _EOF: Final = _End()
 
 
 class StreamEnd(asyncio.Transport):
-    """`peer` is set by the maker of both. `name`: of the way from here. `heard`: is told of all
+    """`peer` is set by the maker of both. `name`: of the way from here. `heard`: gets all
     that comes in here."""
 
     peer: StreamEnd
@@ -240,7 +240,7 @@ class StreamEnd(asyncio.Transport):
     # -- the end ---------------------------------------------------------------------------
 
     def cut(self, error: Exception | None) -> None:
-        """This end is lost; the other one does not know."""
+        """This end is lost; the other one has not noticed."""
         if self.lost:
             return
         self.lost = self._closing = True
@@ -251,12 +251,12 @@ class StreamEnd(asyncio.Transport):
             self.loop.post(self._protocol.connection_lost, error)
 
     def reset_soon(self, wait_s: float = 0.0) -> None:
-        """This end hears that the other one is lost."""
+        """This end notices that the other one is lost."""
         error = ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
         self.loop.post(self.cut, error, at=self.loop.timeline.now + wait_s)
 
     def die(self) -> None:
-        """With its process: what is unsent is lost, and the system says the end of the rest."""
+        """With its process: what is unsent is lost, and the system sends the end of the rest."""
         if not self.lost:
             self.lost = self._closing = True
             self._drop_incoming()

@@ -38,7 +38,7 @@ class WorldError(Exception):
 
 
 class WorldFolder:
-    """Of a run, which nothing but the run knows."""
+    """Of a run, which nothing but the run has."""
 
     is_there = True
 

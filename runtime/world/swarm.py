@@ -142,7 +142,7 @@ def swarm(
     progress: Callable[[Tally], None] = lambda tally: None,
 ) -> Tally:
     """Try `seeds` seeds from that of the chunk `like` on, or as many as fit until `deadline_s` of
-    `time.monotonic`; at least one of both bounds is needed. `progress` hears of each chunk."""
+    `time.monotonic`; at least one of both bounds is needed. `progress` gets each chunk."""
     assert seeds is not None or deadline_s is not None
     whole = Tally()
     for tally in over(_chunks(like, seeds, deadline_s)):

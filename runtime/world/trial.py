@@ -52,7 +52,7 @@ class WorldVerdict(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldOutcome:
     """What a world came to. `happened`: how often what, such as joins and deaths. `trace`: a
-    checksum of all that any process was told, and when: equal for equal worlds."""
+    checksum of all that any process received, and when: equal for equal worlds."""
 
     seed: int
     scene: str
@@ -119,7 +119,7 @@ def told(trial: Trial, *, written: bool = True) -> tuple[WorldOutcome, list[Stor
 def world_of(
     trial: Trial, *, written: bool = False, disk_faults: DiskFaults | None = None
 ) -> World:
-    """`disk_faults`: what instances meet in place of what the trial says."""
+    """`disk_faults`: what instances meet in place of what the trial has."""
     pipeline = Pipeline(
         "world",
         groups=trial.groups,
@@ -178,7 +178,7 @@ def _script(trial: Trial) -> Script | None:
 
 
 def _unheard(_name: str, _line: str) -> None:
-    """What instances would tell a user."""
+    """What instances would print for a user."""
 
 
 # -- the verdict ---------------------------------------------------------------------------------

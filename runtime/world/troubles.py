@@ -42,7 +42,7 @@ class Troubles:
     stopped or waits for ever, `parent_stops` of the process that all are forked
     from, `host_cuts` of a host from all others, `host_losses` of all processes of a host, its
     worker included, which is away then. `*_s`: at most how long. What is cut may be half open for
-    so long: one end knows nothing.
+    so long: one end notices nothing.
     `early`: the share of halts and hangs that may come before the run has begun, which it is then
     given up for. `aimed`: the share of kills that hit an instance in the middle of an operation, if
     there is one, or an instance of the operator `prey`. `sudden`: how probable it is that a step of
@@ -105,12 +105,12 @@ class Troubles:
 
 NO_TROUBLES = Troubles()
 SUDDEN_S = 0.003
-"""About what passes until the step is in the journal, and said to others."""
+"""About what passes until the step is in the journal, and sent to others."""
 
 
 class TroubleMaker:
-    """`done`: how often each has happened. `observer`: knows which processes are busy, and is
-    told of each trouble."""
+    """`done`: how often each has happened. `observer`: has which processes are busy, and gets each
+    trouble."""
 
     def __init__(
         self,

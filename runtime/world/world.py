@@ -72,7 +72,7 @@ class HostDrain(NamedTuple):
 
 
 class Pinning(NamedTuple):
-    """A user says at this time how many instances an operator has; None: its policy decides."""
+    """A user sets at this time how many instances an operator has; None: its policy decides."""
 
     at_s: float
     operator: str
@@ -87,7 +87,7 @@ class World(Surroundings):
     `began_s`: what the wall clock shows when the world begins. `guests`: live in it, too, whatever
     becomes of the run. `hosts`: on which its instances are; none: on one; `apart`: all but the
     first have a worker and files of their own; `drains`: of these; `fixed`: operators that stay
-    then. `pins`: each is said once, and again if the agent could not take it.
+    then. `pins`: each is set once, and again if the agent could not take it.
 
     Large because it leads a run through all its agents, and each of its parts has something to do
     at the beginning and at the end of each."""
@@ -277,7 +277,7 @@ class World(Surroundings):
         of_agent.kill()
 
     def _tell_troubles(self, of_disk: DiskFaults) -> None:
-        """What they must know of the world."""
+        """What they need of the world."""
         self.troubles.has_begun = self._has_begun
         if isinstance(of_disk, ByChance):
             of_disk.spares = self._spares
@@ -305,7 +305,7 @@ class World(Surroundings):
         return agent is not None and agent.course.started.done() and not kept_in(STATE_FOLDER)
 
     def _drain(self, host: str) -> None:
-        """Another agent than the one that was told first is told again."""
+        """Another agent than the one that got it first gets it again."""
         if self._agent is not None:
             self._remark(f"{host} is drained")
             self._agent.drains.fixed.update(self._fixed)
@@ -323,7 +323,7 @@ class World(Surroundings):
             self._remark(f"{pin.operator} is to have {pin.instances or 'any number of'} instances")
 
     def _other_numbers(self) -> Iterator[str]:
-        """Operators that have not come to the number which a user has said last."""
+        """Operators that have not come to the number which a user has set last."""
         assert self._agent is not None
         for operator, wanted in {pin.operator: pin.instances for pin in self._taken_pins}.items():
             kept = self._agent.snapshot().operator(operator).pinned

@@ -1,4 +1,4 @@
-"""What the gateway to Spark, the ends that it serves, and its agent may neglect."""
+"""Faults of the gateway to Spark, of the source and sink that it serves, and of its agent."""
 
 from __future__ import annotations
 

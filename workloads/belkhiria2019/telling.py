@@ -81,7 +81,7 @@ def policies_table(evaluation: Evaluation) -> str:
 
 
 def gaps_table(evaluation: Evaluation) -> str:
-    """How much of the way from the published policy to the limit is gone."""
+    """How much of the gap between the published policy and the reactive limit is closed."""
 
     def cell(value: Value, policy: str) -> str:
         closed = evaluation.closed(value, policy)

@@ -76,7 +76,8 @@ class Course:
 
 
 def simulate(rows: Sequence[Row], load: FloatArray, seed: int) -> list[Course]:
-    """`load`: tuples per second in each slot. The same for the same rows and seed."""
+    """`load`: tuples per second in each slot. The same rows, load and seed give the same
+    courses."""
     model = StepModel(rows, seed)
     slots, runs = len(load), len(rows)
     response = np.zeros((slots, runs), dtype=np.float32)

@@ -48,7 +48,7 @@ def _keeper_ack_forgotten(ctx: Context, state: Active, event: MessageReceived) -
 
 
 def _keep_role(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """It is given away, and kept all the same."""
+    """The role is given away, and kept all the same."""
     rule = keeper.conclude_offer
     if isinstance(event.message, KeeperAck):
         rule = keeper.conclude_migration
@@ -96,7 +96,7 @@ def _accept_while_migrating(ctx: Context, state: Active, event: MessageReceived)
 
 
 def _accept_while_giving(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """An instance that brings key groups to rest or sends their state is not asked why."""
+    """An instance accepts the role although it brings key groups to rest, or sends their state."""
     if not isinstance(state.own, Freezing | Transferring):
         return keeper.answer_nomination(ctx, state, event)
     return _accepted(ctx, state, event)

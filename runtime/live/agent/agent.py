@@ -1,12 +1,12 @@
 """The agent of one host: carries out one run of a pipeline.
 
-It makes processes, tells the first ones their neighbours, keeps the boards of the sources and
+It makes processes, sends the first ones their neighbours, keeps the boards of the sources and
 listens. It is no master: it takes no decision of scaling, no tuple passes through it, and
 instances join and leave among themselves.
 
     begin ── parent, services, founders from the sinks up, or all that lived ──▶ running
     running ── a process ends early ──▶ running, with a new one in its place (see `supervisor`)
-            ── all instances gone ──▶ completed      an instance says that it failed ──▶ failed
+            ── all instances gone ──▶ completed      an instance reports that it failed ──▶ failed
             ── stop() ──▶ stopped                    (the first of these counts)
     finish ── services linger, every process ended, folder removed, report
 
@@ -104,8 +104,8 @@ TOKEN_BYTES = 32
 class Agent:
     """To be made and used inside one running event loop. `state` belongs to it from then on.
 
-    Large because it is the one place that knows all parts of a run: it has an attribute for each,
-    and half of it makes them. They know each other only as far as they are given here.
+    Large because it is the one place that holds all parts of a run: it has an attribute for each,
+    and half of it makes them. They have each other only as far as they are given here.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class Agent:
         )
 
     def _make_parts(self) -> None:
-        """What hears instances, looks after them and tells them."""
+        """What receives from instances, looks after them and sends to them."""
         roster, run_events, messenger, log = (
             self.roster,
             self.run_events,
@@ -286,7 +286,7 @@ class Agent:
 
     def _watched(self) -> Iterator[Watched]:
         """Those that others may wait for. Between two processes none is silent, and of a host that
-        is cut off nothing is heard."""
+        is cut off nothing comes."""
         reached = self.sites.is_reachable
         for member in self.roster.living():
             if not reached(member.host):

@@ -5,7 +5,7 @@
                  ── otherwise ──▶ died, resumed    the same service and address; incarnation + 1
 
 The process of a service may die at any time, as that of an instance (see `supervisor`); only what a
-service keeps by itself is no business of ours. A later incarnation is told where the earlier ones
+service keeps by itself is no business of ours. A later incarnation gets where the earlier ones
 have listened, and may publish again what was published before: splits are numbered.
 """
 
@@ -55,7 +55,7 @@ class Incarnation:
     ended: asyncio.Future[None] = field(default_factory=_future)
     failed: msg.Failed | None = None
     heard_s: float = 0.0
-    """When it last said something."""
+    """When it last sent something."""
     doubt: Ending | None = None
     """Why the agent itself has ended it."""
     host: str = HOME
@@ -67,7 +67,7 @@ class Incarnation:
 
 
 class Publications:
-    """Splits that a service publishes, each once: later incarnations may say them again."""
+    """Splits that a service publishes, each once: later incarnations may send them again."""
 
     def __init__(self, boards: Boards, operators: tuple[str, ...]) -> None:
         self._boards = boards
@@ -121,7 +121,7 @@ class Attendant:
         """Several services may have one name."""
         self.address = ""
         self.ready = _future()
-        """Done when the first incarnation to get so far has said its address."""
+        """Done when the first incarnation to get so far has reported its address."""
         self.over = _future()
         """No process of it runs, and none is to come."""
         self._starter = starter
@@ -282,7 +282,7 @@ class Attendant:
         else:
             self.ready.set_exception(StartError(str(failure)))
 
-    # -- what it says ----------------------------------------------------------------------
+    # -- what it sends ----------------------------------------------------------------------
 
     def _receive(self, incarnation: Incarnation, body: bytes) -> None:
         incarnation.heard_s = clock.monotonic()

@@ -39,13 +39,14 @@ class Attendants:
                 yield attendant.present
 
     async def start(self, orders: StartOrders) -> None:
-        """Return when every service has said its address. Raises `StartError`."""
+        """Return when every service has reported its address. Raises `StartError`."""
         for attendant in self._all:
             attendant.start(orders)
             await attendant.ready
 
     async def close(self) -> None:
-        """Tell all services that the instances have ended; return when they have, or lingered."""
+        """Report to all services that the instances have ended; return when they have, or
+        lingered."""
         running = [a for a in self._all if not a.over.done()]
         for attendant in running:
             attendant.close()

@@ -2,7 +2,7 @@
 
 Claims and releases are recorded before instances get the answer. When a run is resumed, the
 splits are pulled from the sources again and must be the same: the input may not change meanwhile.
-Only a source that cannot be divided knows by itself how it goes on, as standard input does.
+Only a source that cannot be divided keeps by itself how it goes on, as standard input does.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ INPUT_ADVICE = "put it back as it was, or begin anew with --fresh"
 
 
 class SplitsError(Exception):
-    """A source cannot say its next split. The message names the operator."""
+    """A source cannot give its next split. The message names the operator."""
 
 
 class InputChanged(Exception):
@@ -83,7 +83,7 @@ class Boards:
         }
         self._served = {n for n, source in self._sources.items() if source.service is not None}
         self._told_ended: set[str] = set()
-        """Sources of which an instance knows that no input is left."""
+        """Sources of which an instance has learnt that no input is left."""
         self._cut_by: dict[str, str] = {}
         """By source: what ended its input before it was read to its end."""
 
@@ -120,7 +120,7 @@ class Boards:
 
     def give_back(self, holder: InstanceId) -> None:
         """A holder has ended. What it still holds was claimed by an incarnation that has died, and
-        no later one has heard of it, so nothing of it was read."""
+        no later one has received it, so nothing of it was read."""
         board = self._boards.get(holder.operator)
         split = None if board is None else board.holds(holder)
         if board is not None and split is not None:
@@ -143,7 +143,7 @@ class Boards:
         self._tell(self._boards[operator].close())
 
     def end_input(self, operator: str, by: str = "") -> None:
-        """`by`: see `Report.ended_by`; empty if the program itself says where its input ends."""
+        """`by`: see `Report.ended_by`; empty if the program itself sets where its input ends."""
         board = self._boards[operator]
         cut_by = "" if board.ended else by
         self._log(EndedEarly(operator=operator, by=cut_by))

@@ -1,4 +1,4 @@
-"""The instances with which a run begins, and what each must know of its neighbours."""
+"""The instances with which a run begins, and what each gets of its neighbours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ def waves(pipeline: Pipeline) -> list[list[Operator]]:
 def bootstrap_of(
     member: Member, pipeline: Pipeline, founders: Mapping[str, Sequence[Member]]
 ) -> Genesis:
-    """Neighbouring operators know each other completely. Successors must be ready already."""
+    """Neighbouring operators have complete views of each other. Successors must be ready
+    already."""
     name = member.id.operator
     succs = [m for o in pipeline.operators.values() if name in o.upstream for m in founders[o.name]]
     preds = [m for above in pipeline.operators[name].upstream for m in founders[above]]

@@ -39,7 +39,8 @@ class DeathRegister:
         return not self._course.is_over and member.failed is None
 
     def died_early(self, member: Member) -> bool:
-        """Whether its process, which has not got ready, has died and not said why. Noted if so."""
+        """Whether its process, which has not got ready, has died and not reported why. Noted if
+        so."""
         process = member.process
         if process is None or process.exit_code is None or not self._may_die(member):
             return False
@@ -63,7 +64,7 @@ class DeathRegister:
         self._recorder.deaths[member.id.operator] += 1
 
     def _was_busy(self, member: Member) -> bool:
-        """Unless its present incarnation has said that nothing is left to do."""
+        """Unless its present incarnation has reported that nothing is left to do."""
         status = self._recorder.statuses.get(member.text)
         return status is None or status.t < member.begun_s or status.queued > 0
 

@@ -1,4 +1,4 @@
-"""How often an instance or a service may die before it is given up, and what is said then."""
+"""How often an instance or a service may die before it is given up, and what is reported then."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ class Deaths:
         if self._latest and done > self._latest[-1].done:
             self._latest.clear()
         hung = end.cause is Cause.HANG
-        # One that hung may have had no time to say what it was at, and hangs for longer than that.
+        # One that hung may have had no time to report its work, and hangs for longer than that.
         if busy or hung or lived_s < IDLE_LIFETIME_S or end.cause is Cause.STATE:
             if not hung:
                 self._latest = [d for d in self._latest if now - d.at_s <= RESUMES_WINDOW_S]
             self._latest.append(Death(now, end, done))
 
     def note_lessons(self, lessons: int) -> None:
-        """What the next incarnation says: the number of deaths that were not in vain for it. If it
-        says the same again, nothing was written down in between, and nothing was learnt."""
+        """What the next incarnation reports: the number of deaths that were not in vain for it. If
+        it reports the same again, nothing was written down in between, and nothing was learnt."""
         if lessons > self._lessons and self._latest:
             self._latest[-1] = replace(self._latest[-1], in_vain=False)
         self._lessons = lessons

@@ -17,8 +17,8 @@ from anabranch.runtime.pipeline.order import bound
 from anabranch.runtime.values.kinds import EventKind
 
 PAUSE_S, PAUSE_MAX_S = 0.2, 5.0
-"""Until instances that are there still are told again: a relocation may be refused, or cut short
-by a death. Doubled while none goes."""
+"""Until instances that are there still get the order again: a relocation may be refused, or cut
+short by a death. Doubled while none goes."""
 LOOK_S = 1.0
 """How often it is looked which hosts are drained."""
 

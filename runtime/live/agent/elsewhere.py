@@ -1,4 +1,4 @@
-"""What a run has of other hosts that the agent of its own one knows."""
+"""What a run has of other hosts from the agent of its own one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from anabranch.runtime.live.process.remote import RemoteProcesses
 from anabranch.runtime.ports import clock
 
 HOME_S = 10.0
-"""For the agent to say who it is; it does so at once."""
+"""For the agent to report its name; it does so at once."""
 LOOK_S = 0.01
 
 
 def elsewhere_of(directory: HostDirectory) -> Elsewhere:
-    """Once the agent has said on which host the run is. Only that one, if it does not."""
+    """Once the agent has reported on which host the run is. Only that one, if it does not."""
     deadline = clock.monotonic() + HOME_S
     while (home := directory.home) is None or home.host not in directory.hosts:
         if clock.monotonic() > deadline:

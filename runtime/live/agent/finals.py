@@ -44,7 +44,7 @@ class Finals:
         self.summed[summed.count.operator] = summed
 
     def rows(self, operator: str | None = None) -> list[FinalCount]:
-        """What all said, or those of one operator; sums among them."""
+        """What all reported, or those of one operator; sums among them."""
         rows = [*(one.count for one in self.summed.values()), *self.latest]
         return [row for row in rows if operator in (None, row.operator)]
 

@@ -1,4 +1,4 @@
-"""Processes of members: each gets its assignment, says that it is ready, and is watched to its
+"""Processes of members: each gets its assignment, reports that it is ready, and is watched to its
 end."""
 
 from __future__ import annotations

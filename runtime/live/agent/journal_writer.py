@@ -1,7 +1,7 @@
 """What the agent writes down so that another one can go on with the run; nothing without a state
 folder, because then nothing of the run outlives the agent.
 
-While the disk has no room the agent is silent: what it would say is held back until all that led
+While the disk has no room the agent is silent: what it would send is held back until all that led
 to it is written. Instances go on meanwhile with what they have.
 """
 
@@ -63,7 +63,7 @@ class RunJournalWriter:
         """Whether the folder holds a run that is worth keeping."""
 
     def open(self, snapshot: Callable[[], Iterable[RunRecord]], *, power: bool) -> None:
-        """`snapshot`: records that say what all so far have said. `power`: what is written
+        """`snapshot`: records with the content of all so far. `power`: what is written
         outlives a loss of power."""
         assert self._state is not None
         self._snapshot = snapshot

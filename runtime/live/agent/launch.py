@@ -153,7 +153,7 @@ class Run:
         self._tell(lambda agent: agent.end_input(operator))
 
     def cut_short(self, by: str) -> None:
-        """As `end_input`, and the report says that the run ended early, and `by` what."""
+        """As `end_input`, and the report has that the run ended early, and `by` what."""
         self._tell(lambda agent: agent.end_input(by=by))
 
     def scale(self, operator: str, n: int | None) -> None:

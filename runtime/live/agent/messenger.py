@@ -1,4 +1,4 @@
-"""What the agent says to instances: nothing before what led to it is written."""
+"""What the agent sends to instances: nothing before what led to it is written."""
 
 from __future__ import annotations
 

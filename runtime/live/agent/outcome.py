@@ -1,6 +1,6 @@
 """The course of a run: it starts, and ends completed, stopped or failed.
 
-What is said first of its end counts: later failures may be consequences of it, and those of
+What is reported first of its end counts: later failures may be consequences of it, and those of
 processes that are being ended are.
 """
 

@@ -1,7 +1,7 @@
-"""Operators whose number of instances a user has said: it is brought about and kept until the user
+"""Operators whose number of instances a user has set: it is brought about and kept until the user
 takes it back, and meanwhile their policies decide nothing.
 
-    pin ─▶ journal ─▶ instances hear that it holds ─▶ orders, as those of a controller
+    pin ─▶ journal ─▶ instances get that it holds ─▶ orders, as those of a controller
 
 Instances carry the orders out by the protocol, so bounds and vetoes of the core hold. What hinders
 only policies does not count: a full host, a budget of actions.

@@ -1,4 +1,4 @@
-"""Waits for the end of a process and says how it ended."""
+"""Waits for the end of a process and reports how it ended."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Recorder:
             del capacities[next(iter(capacities))]
 
     def forget_all_but(self, living: Container[str]) -> None:
-        """What the others have said last is of no use: they took no part."""
+        """What the others have sent last is of no use: they took no part."""
         for instance in [*self.statuses]:
             if instance not in living:
                 del self.statuses[instance]
@@ -136,7 +136,7 @@ class Recorder:
 
     def restore_sample(self, t: float, rows: dict[str, SampleRow]) -> None:
         """What an earlier part of the run has kept. Totals go on from there, though instances have
-        not said anything yet."""
+        not sent anything yet."""
         self._keep((t, rows))
         self._floor = rows
 

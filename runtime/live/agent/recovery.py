@@ -55,7 +55,7 @@ def rebuild(run: Recorded, records: Iterable[Any]) -> float:
             case _:
                 _to_roster(run, record)
     for member in run.roster.living():
-        if member.phase is Phase.STARTING:  # no instance knows it
+        if member.phase is Phase.STARTING:  # no instance has it in its view
             run.roster.end(member, Phase.DISCARDED)
     return max(passed_s, run.recorder.last_s)
 
@@ -83,7 +83,7 @@ def _end(roster: Roster, count: FinalCount) -> None:
 
 
 def snapshot(run: Recorded, passed_s: float) -> Iterator[log.RunRecord]:
-    """Records that say what all so far have said."""
+    """Records with the content of all so far."""
     yield log.Founded()
     yield log.Passed(seconds=passed_s)
     for summed in run.recorder.finals.summed.values():
@@ -111,7 +111,7 @@ def snapshot(run: Recorded, passed_s: float) -> Iterator[log.RunRecord]:
 
 
 def _of_report(recorder: Recorder) -> Iterator[log.RunRecord]:
-    """What counts the resumptions comes behind the events that tell of them."""
+    """What counts the resumptions comes behind the events that record them."""
     for event in recorder.events:
         yield log.Happened(event=event)
     yield log.Reported(

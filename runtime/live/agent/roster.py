@@ -1,6 +1,6 @@
 """The members of the run: ids given out, instances by operator, their states.
 
-The agent is no master: it only makes processes and must know which it has made. Nothing here
+The agent is no master: it only makes processes and must record which it has made. Nothing here
 decides which instances are neighbours.
 """
 
@@ -33,9 +33,9 @@ from anabranch.runtime.values.kinds import Ending
 
 class Phase(Enum):
     STARTING = auto()
-    """Has an id, is not ready yet; no other instance knows it."""
+    """Has an id, is not ready yet; no other instance has it in its view."""
     LISTENING = auto()
-    """Ready, and its creator knows it; waits for its START."""
+    """Ready, and its creator has its address; waits for its START."""
     ACTIVE = auto()
     GONE = auto()
     """Ended by the protocol, with an account of its tuples."""
@@ -45,12 +45,12 @@ class Phase(Enum):
 
 LIVING = frozenset({Phase.STARTING, Phase.LISTENING, Phase.ACTIVE})
 KNOWN = frozenset({Phase.LISTENING, Phase.ACTIVE})
-"""Others may know it, and wait for it: it must not simply be gone."""
+"""Others may have it in their views, and wait for it: it must not simply be gone."""
 
 
 @dataclass(slots=True)
 class Member:
-    """An instance as the agent knows it. `process` is None until one was found for it.
+    """An instance as the agent has it. `process` is None until one was found for it.
 
     Processes may die: each one is an **incarnation** of the member, which stays the same.
     """
@@ -66,7 +66,7 @@ class Member:
     begun_s: float = 0.0
     """When its present incarnation began."""
     heard_s: float = 0.0
-    """When its process last said something."""
+    """When its process last sent something."""
     doubt: Ending | None = None
     """Why the agent itself has ended its process."""
     address: str = ""
@@ -181,7 +181,8 @@ class Roster:
         self.let_go(member, goes)
 
     def _is_counted_twice(self, member: Member) -> bool:
-        """Not if the newcomer has ended before it began, of which `member` may not know yet."""
+        """Not if the newcomer has ended before it began, which `member` may not have received
+        yet."""
         newcomer = member.newcomer
         return member.relocates and (newcomer is None or newcomer in self._members)
 
@@ -213,16 +214,17 @@ class Roster:
         return [m for m in self._living.get(operator, ()) if m.phase is Phase.ACTIVE]
 
     def unaccounted(self) -> list[Member]:
-        """Those that took part, or could have, and have not said what became of their tuples."""
+        """Those that took part, or could have, and have not reported what became of their
+        tuples."""
         return [m for m in self.living() if m.phase in KNOWN]
 
     def listening_children(self, creator: InstanceId) -> list[Member]:
-        """Those that their creator knows and that have not been started."""
+        """Those whose address their creator has and that have not been started."""
         own = (m for m in self.living(creator.operator) if m.id.creator == creator.number)
         return [m for m in own if m.phase is Phase.LISTENING and not m.founder]
 
     def listen(self, member: Member) -> None:
-        """It is ready, and its creator is about to know it."""
+        """It is ready, and its creator is about to get its address."""
         member.phase = Phase.LISTENING
         self._log(Told(id=id_to_wire(member.id)))
 
@@ -248,7 +250,7 @@ class Roster:
         return True
 
     def set_keeper(self, member: Member) -> None:
-        """`member` says that it is the keeper now; its predecessor in the role is not."""
+        """`member` reports that it is the keeper now; its predecessor in the role is not."""
         for other in self._living[member.id.operator]:
             if other.keeper is not (other is member):
                 self._set_keeper(other, other is member)

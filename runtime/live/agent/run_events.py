@@ -28,7 +28,7 @@ URGENT = frozenset(
         EventKind.ENDED_BY_FORCE,
     }
 )
-"""A user should know of these while the run goes on. What waits for the system (`WAITS`) says so in
+"""A user should see these while the run goes on. What waits for the system (`WAITS`) says so in
 the log, which is seen at once too."""
 QUIET_S = 10.0
 """The same event of an operator is not reported again within this time; the next has the count."""

@@ -83,7 +83,7 @@ class RunFiles:
 def run_file_of(
     pipeline: Pipeline, orders: StartOrders, clock: RunClock, begun_from: str
 ) -> RunFile:
-    """What another agent must know to go on with this run."""
+    """What another agent needs to go on with this run."""
     return RunFile(
         format=STATE_FORMAT,
         version=version(),

@@ -82,7 +82,7 @@ class RunHosts:
 
     def is_bound_to_home(self, operator: OperatorName) -> bool:
         """A source or a sink has its files, or its service, on the host of the agent, unless the
-        user says where it is to be."""
+        user sets where it is to be."""
         spec = self._pipeline.operators[operator]
         is_end = spec.source is not None or spec.sink is not None
         return self._elsewhere.home != HOME and is_end and spec.place == ANYWHERE

@@ -1,8 +1,8 @@
-"""What the agent must know when the whole run is resumed, in one file: `agent.journal`.
+"""What the agent needs when the whole run is resumed, in one file: `agent.journal`.
 
 A log of records (`runtime.storage.record_log`), each a MessagePack map. What was written survives
 the death of the agent; with `power` the records that others act upon are on the disk before they
-do. Now and then the file is replaced by a shorter edition that says the same.
+do. Now and then the file is replaced by a shorter edition with the same content.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Begun(RunRecord, frozen=True, kw_only=True, tag="begun"):
 
 
 class Listens(RunRecord, frozen=True, kw_only=True, tag="listens"):
-    """It is ready. From now on others may know the address. `host`: where that is; `moved`: in
+    """It is ready. From now on others may have the address. `host`: where that is; `moved`: in
     which incarnation it came there from another host, 0 if never."""
 
     id: WireId
@@ -54,7 +54,7 @@ class Listens(RunRecord, frozen=True, kw_only=True, tag="listens"):
 
 
 class Told(RunRecord, frozen=True, kw_only=True, tag="told"):
-    """Its creator is about to know it."""
+    """Its creator is about to get its address."""
 
     id: WireId
 
@@ -119,9 +119,9 @@ class EndedEarly(RunRecord, frozen=True, kw_only=True, tag="ended_early"):
 
 
 class AllRead(RunRecord, frozen=True, kw_only=True, tag="all_read"):
-    """An instance of a source is about to hear that no part of the input is left, and that no other
-    instance holds one. All releases before it have to be known then: what has heard that its input
-    has ended releases nothing again."""
+    """An instance of a source is about to learn that no part of the input is left, and that no
+    other instance holds one. All releases before it have to be recorded then: what has learnt that
+    its input has ended releases nothing again."""
 
     operator: str
 
@@ -166,7 +166,7 @@ class PlanNoted(RunRecord, frozen=True, kw_only=True, tag="planned"):
 
 
 class Pinned(RunRecord, frozen=True, kw_only=True, tag="pinned"):
-    """A user has said how many instances the operator has; None: its policy decides again."""
+    """A user has set how many instances the operator has; None: its policy decides again."""
 
     operator: str
     instances: int | None
@@ -226,7 +226,7 @@ AnyRecord = (
     | BoardSnapshot
 )
 SYNCED = (Begun, Listens, Told, LetGo, Claimed, Final, EndedEarly, AllRead, Founded, Pinned)
-"""Instances act upon these as soon as they know them."""
+"""Instances act upon these as soon as they get them."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyRecord).decode
@@ -250,7 +250,8 @@ class RunJournal:
         self._log.append(_packed(record), sync=self._power and isinstance(record, SYNCED))
 
     def replace(self, records: Iterable[RunRecord]) -> None:
-        """Say the same in fewer words; later, if the disk has no room for them now."""
+        """Replace the records by fewer with the same content; later, if the disk has no room for
+        them now."""
         self._log.replace(map(_packed, records))
 
     def close(self) -> None:
@@ -265,5 +266,5 @@ def read_records(path: Path, *, power: bool = False) -> list[Any]:
 def _packed(record: RunRecord) -> bytes:
     try:
         return _encode(record)
-    except UnicodeEncodeError:  # in what was told of an error
+    except UnicodeEncodeError:  # in what was reported of an error
         return _encode(printable(record))

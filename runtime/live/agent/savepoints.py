@@ -118,7 +118,7 @@ def restore_pins(
     log: Callable[[RunRecord], None],
     say: Callable[[str, str], None],
 ) -> None:
-    """What a user has said of numbers of instances holds in the next run, too, unless its operators
+    """What a user has set of numbers of instances holds in the next run, too, unless its operators
     cannot have them any more."""
     for operator, n in savepoint.head.pinned.items():
         try:
@@ -160,7 +160,7 @@ def _owners(pipeline: Pipeline, operator: Operator) -> dict[int, int]:
 
 @dataclass(slots=True)
 class Stopped:
-    """What is written of a run that has stopped, as the agent knows it."""
+    """What is written of a run that has stopped, by the records of the agent."""
 
     pipeline: Pipeline
     journals: Path

@@ -53,14 +53,15 @@ class Spawner:
     def discard(self, child: InstanceId) -> None:
         """A child that will never be started."""
         if self._roster.has_ended(child):
-            return  # an earlier incarnation of its creator has said so before
+            return  # an earlier incarnation of its creator has reported it before
         member = self._roster.get(child)
         if member is None or member.phase is not Phase.LISTENING:
             raise ValueError(f"{child} cannot be discarded")
         self.end_unused(member)
 
     def keep_only(self, creator: Member, children: frozenset[InstanceId]) -> None:
-        """A later incarnation of `creator` knows of these; the others will never be started."""
+        """A later incarnation of `creator` has these in its journal; the others will never be
+        started."""
         for child in self._roster.listening_children(creator.id):
             if child.id not in children:
                 self.end_unused(child)

@@ -26,7 +26,7 @@ START_TRIES_S = 60.0
 
 class StartError(Exception):
     """An instance or a service did not get ready. The message says which and why. `waited`: it had
-    said that the system refused what it needed, and that it waited for that."""
+    reported that the system refused what it needed, and that it waited for that."""
 
     waited = False
 
@@ -125,7 +125,7 @@ class Starter:
         self._deadlines: dict[str, tuple[asyncio.Timeout, float]] = {}
         """With how many seconds each has been set."""
         self._delayed: set[str] = set()
-        """What has said since it was expected that it waits, and what waits for its host."""
+        """What has reported since it was expected that it waits, and what waits for its host."""
 
     async def take(self, what: str, site: HostSite, *, patient: bool = True) -> Process:
         """An idle process within the deadline of a parent that is there and stays. `patient`: wait
@@ -219,7 +219,7 @@ class Starter:
             ready.set_result(address)
 
     def note_delayed(self, key: str) -> None:
-        """The system refuses what the process needs, which says that it waits: it has the whole
+        """The system refuses what the process needs, which reports that it waits: it has the whole
         time again."""
         if key not in self._deadlines:
             return

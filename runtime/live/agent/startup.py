@@ -63,7 +63,7 @@ class Founders:
                 raise errors.exceptions[0] from None
 
     async def _start_one(self, member: Member, founders: Mapping[str, list[Member]]) -> None:
-        """It may die before it is ready, unless it says why. Raises `StartError`."""
+        """It may die before it is ready, unless it reports why. Raises `StartError`."""
         member.bootstrap = bootstrap_of(member, self._pipeline, founders)
         journal = self._files.journal_of(member.id.operator, member.id.number)
         deaths = 0
@@ -92,7 +92,7 @@ async def resume(
     gone: Mapping[str, str],
     say: Callable[[str, str], None],
 ) -> None:
-    """All that lived go on at once: they know their neighbours, and wait for them. `gone`: by
+    """All that lived go on at once: they have their neighbours, and wait for them. `gone`: by
     source, why what it has read cannot be read again."""
     for operator, below in roster.next_number.items():  # marks are not synced, accounts are
         numbers = [member.id.number for member in roster.living(operator)]

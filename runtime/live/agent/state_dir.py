@@ -1,7 +1,7 @@
 """The folder in which a run keeps what outlives its processes: DIR of `--state DIR`.
 
     run.json        what the run is: pipeline, version, secret, limits, seed, beginning
-    agent.journal   what the agent knows
+    agent.journal   what the agent has recorded
     journals/       one journal per instance
     ends/           what sources and sinks keep
     extents/        how long the journals were at least (so in journals/)
@@ -80,9 +80,9 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     started_at: str
     run_dir: str
-    """Neighbours know the sockets in it."""
+    """Neighbours have the addresses of the sockets in it."""
     gone: dict[str, str]
-    """Sources whose input is gone with the processes that read it, and what to say of it."""
+    """Sources whose input is gone with the processes that read it, and the text about it."""
     transport: str
     host: str
     until_committed: bool = False
@@ -143,7 +143,7 @@ class StateDir:
                 disk.remove(path)
 
     def is_resumable(self, *, power: bool) -> bool:
-        """Raises `StateError` if what the agent knew cannot be read."""
+        """Raises `StateError` if what the agent recorded cannot be read."""
         try:
             records = read_records(self.path / JOURNAL, power=power)
             if not records and _has_something(self.path / JOURNALS):
@@ -358,7 +358,7 @@ def durability(pipeline: Pipeline) -> dict[str, str]:
 
 
 def outlives_power(pipeline: Pipeline) -> bool:
-    """Whether an operator asks for it; then the agent must remember what that one knows."""
+    """Whether an operator asks for it; then the agent must keep the records of that one, too."""
     return any(pipeline.durable_of(name) == "power" for name in pipeline.operators)
 
 

@@ -1,12 +1,12 @@
 """Members whose processes die go on in new ones, each from the journal that the last one wrote.
 
     process ends ── goodbye said ──▶ gone          in time, as an instance that left or finished
-                 ── not ready yet ──▶ discarded     no other knows it; a founder: tried again
+                 ── not ready yet ──▶ discarded     no other has its address; a founder: tried again
                  ── otherwise ──▶ died, resumed     same member, address, journal; incarnation + 1
 
 The old process is reaped before the new one gets its assignment, so two incarnations never act
-together. What cannot be cured by a new process fails the run: an instance that says why it cannot
-go on, and one that dies again and again and gets nothing done in between.
+together. What cannot be cured by a new process fails the run: an instance that reports why it
+cannot go on, and one that dies again and again and gets nothing done in between.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Spark: stopped, at work, or hanging.
 
 Silence proves nothing: a function of the user's may compute for an hour, and a host may have no
-processor to spare. So no process is ended for silence. What the system says of it decides:
+processor to spare. So no process is ended for silence. What the system reports of it decides:
 
     stopped (SIGSTOP, a debugger that left it so) ──▶ ended, and resumed in a new process
     runs, waits for a disk, or has used processor time ──▶ works; reported once
@@ -11,7 +11,7 @@ processor to spare. So no process is ended for silence. What the system says of 
 The template process is looked at, too. No process can be ended or made without it, so when it is
 stopped it gets SIGCONT.
 
-If the system does not say it (no /proc), silence is reported after `HANG_S`.
+If the system does not report it (no /proc), silence is reported after `HANG_S`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from anabranch.runtime.values.kinds import Cause, Ending, EventKind
 
 LOOK_PERIOD_S = 0.5
 SUSPECT_S = 5.0
-"""Silence after which a process is looked at; an instance says something four times a second, and a
-service once."""
+"""Silence after which a process is looked at; an instance sends something four times a second, and
+a service once."""
 WITNESS_S = 1.0
 """The same if a neighbour has received nothing from it either."""
 WITNESS_COUNTS_S = 5.0
@@ -45,7 +45,7 @@ _WORKING = "RD"
 
 
 class Watched(Protocol):
-    """One that has a process. `heard_s`: when that last said something; `doubt`: why the agent has
+    """One that has a process. `heard_s`: when that last sent something; `doubt`: why the agent has
     ended it."""
 
     heard_s: float
@@ -74,7 +74,7 @@ class _Silence:
 
 
 class Watchdog:
-    """`watched`: those that are ready, and say something from time to time. `hang_s`: see
+    """`watched`: those that are ready, and send something from time to time. `hang_s`: see
     `Options.hang_s`; `say` gets what the user should see at once."""
 
     def __init__(
@@ -156,7 +156,7 @@ class Watchdog:
             self._end(one, process, Ending(Cause.STOPPED, "was stopped (SIGSTOP)"), silent)
             return
         if look is not None and look.state in ENDED:
-            return  # its parent will reap it and tell
+            return  # its parent will reap it and report it
         if look is not None and (look.state in _WORKING or -1 < silence.cpu < look.cpu):
             silence.idle_since_s = now
             self._tell_busy(one, process, silence, now)

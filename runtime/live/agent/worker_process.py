@@ -1,4 +1,4 @@
-"""The worker of a run on one more host: makes processes as the run tells it, and takes no decision.
+"""The worker of a run on one more host: makes processes as the run orders, and takes no decision.
 
 It is begun by the agent of that host (`HostedWorker`), and ends with it, with all that it has made.
 """
@@ -105,7 +105,7 @@ class _Worker:
 
         def mark(operator: str, numbers: list[int]) -> None:
             for number in numbers:
-                with suppress(OSError):  # it is said again
+                with suppress(OSError):  # it is sent again
                     leave_mark(marks, InstanceId(OperatorName(operator), number))
 
         place = WorkerPlace(files.path, run_dir.path, self._order.listen, self._order.tls)

@@ -111,7 +111,7 @@ class Channel:
 
     @property
     def progress(self) -> Progress:
-        """What the peer is told on a new connection."""
+        """What the peer gets on a new connection."""
         return Progress(self.session.expected, self.statements.acknowledged)
 
     def meet(self, handshake: Handshake) -> None:
@@ -214,7 +214,7 @@ class Channel:
             self._log.close()
 
     def mind_the_gap(self) -> None:
-        """Let the peer know of frames that were lost at this end, or it would wait for them."""
+        """Report to the peer the frames that were lost at this end, or it would wait for them."""
         if () in self.session.kept:
             self.send_watermark(-math.inf, idle=False)
 

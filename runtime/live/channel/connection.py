@@ -1,6 +1,6 @@
 """A connection: bytes in and out, the handshake, and nothing of what the frames mean.
 
-The listener challenges, both sides prove that they belong to the run, and say to each other what
+The listener challenges, both sides prove that they belong to the run, and send each other what
 `anabranch.protocol.handshake` decides. A connection that fails the proof, sends what is no frame,
 or is too slow in the handshake is closed with a reason; nothing else is touched by that.
 """
@@ -49,7 +49,7 @@ class Identity:
 
 
 class ConnectionHost(Protocol):
-    """What a connection must know of the run, and what it calls. `address`: where this instance
+    """What a connection needs of the run, and what it calls. `address`: where this instance
     listens; `book`: where others do."""
 
     identity: Identity
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._nonce = clock.secret(16)
         self._peer_nonce = b""
         self._hello = Hello()
-        """What names it, once that was said."""
+        """What names it, once that has come."""
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._expect: Callable[[list[Any]], None] = (
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
                     assert_never(unknown)
 
     def _proof(self, role: str) -> bytes:
-        """That this end knows the token of the run."""
+        """That this end has the token of the run."""
         me, peer = self._identity.me, cast(Channel, self.channel).peer
         return frames.proof(self._identity.token, role, self._peer_nonce, me, peer)
 

@@ -30,7 +30,7 @@ BARRED = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP)
 
 
 class Neighbours(Protocol):
-    """What a dialer must know of the instances that it dials."""
+    """What a dialer needs of the instances that it dials."""
 
     def has_ended(self, peer: InstanceId) -> bool: ...
     def close_channel(self, channel: Channel) -> None: ...

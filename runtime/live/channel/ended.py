@@ -38,7 +38,8 @@ def has_mark(folder: Path, instance: InstanceId) -> bool:
 
 
 class EndedMarks:
-    """For the agent, which knows better: marks are there again when their file was removed."""
+    """For the agent, which has the right numbers: marks are there again when their file was
+    removed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -15,22 +15,21 @@
     ARREARS    [11, tuples]
     PLAN       [12, slot, instances, of_keeper]
 
-The listener speaks first (CHALLENGE), the dialer proves that it knows the run's token (HELLO),
-the listener does the same (WELCOME), and the dialer says what it has of this session (RESUME):
-every frame below `expected`, and safe, so that it need not be kept, below `acknowledged`. Each says
-which of its incarnations it is.
-BATCH, MESSAGE, WATERMARK and STATE_CHUNK are numbered and repeated after a broken connection;
-ACK_CREDIT holds totals, so the newest is the truth and none needs repeating. `siblings` is the
-sender's count of instances of the receiver's operator, `rank` the receiver's place among them in
-the order of ids; `held` is what the sender holds back for lack of credit; `tuples_done` is how many
-of the receiver's tuples the sender has processed. WATERMARK says that no tuple with an earlier
-event time follows (`idle`: and that none is expected for now); with a MESSAGE goes the sender's
-own. STATE_CHUNK is a piece of the state of key groups, from their old owner to the new one. FIGURES
-are what the sender has counted in a slot of time, or, with `siblings` above 0, what all instances
-of the receiver's operator have, and the load of each; ARREARS, how many tuples that wait before the
-sender, and further up, will come to the receiver's operator, which holds it up. PLAN is how many
-instances the sender, a keeper, wants of its operator, or, `of_keeper`, the receiver's keeper of
-theirs. None of the three is repeated.
+The listener speaks first (CHALLENGE), the dialer proves that it has the run's token (HELLO),
+the listener does the same (WELCOME), and the dialer states what it has of this session (RESUME):
+every frame below `expected`, and safe, so that it need not be kept, below `acknowledged`. Each
+states which of its incarnations it is. BATCH, MESSAGE, WATERMARK and STATE_CHUNK are numbered and
+repeated after a broken connection; ACK_CREDIT holds totals, so the newest is the truth and none
+needs repeating. `siblings` is the sender's count of instances of the receiver's operator, `rank`
+the receiver's place among them in the order of ids; `held` is what the sender holds back for lack
+of credit; `tuples_done` is how many of the receiver's tuples the sender has processed. WATERMARK
+states that no tuple with an earlier event time follows (`idle`: and that none is expected for now);
+with a MESSAGE goes the sender's own. STATE_CHUNK is a piece of the state of key groups, from their
+old owner to the new one. FIGURES are what the sender has counted in a slot of time, or, with
+`siblings` above 0, what all instances of the receiver's operator have, and the load of each;
+ARREARS, how many tuples that wait before the sender, and further up, will come to the receiver's
+operator, which holds it up. PLAN is how many instances the sender, a keeper, wants of its operator,
+or, `of_keeper`, the receiver's keeper of theirs. None of the three is repeated.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class ChannelLine:
             self._wire.write(pieces)
 
     def say(self, pieces: Pieces) -> bool:
-        """A frame that does not come again. Returns whether it could be said."""
+        """A frame that does not come again. Returns whether it could be sent."""
         if self._wire is None or self.ended:
             return False
         self._wire.write(pieces)

@@ -1,5 +1,5 @@
 """What the two ends of a channel send each other of their load and plans, for policies in concert
-and for arrears. Nothing of it is numbered or repeated: the next one says it
+and for arrears. Nothing of it is numbered or repeated: the next one has it
 better."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LoadReports:
         """On a new connection."""
         self.arrears_told = self.arrears_said = 0.0
 
-    # -- what is said --------------------------------------------------------------------------
+    # -- what is sent --------------------------------------------------------------------------
 
     def tell_figures(self, figures: Figures, *, of_all: bool) -> None:
         """My own, or, `of_all`, those of all instances of the peer's operator."""

@@ -24,7 +24,7 @@ class Log(Protocol):
         of which each waits for the one before."""
 
     def changed(self) -> None:
-        """What `Channel.row` says is to be written down."""
+        """What `Channel.row` returns is to be written down."""
 
     def restore(self, settled: int) -> None:
         """The channel is what it was in an earlier incarnation; everything below `settled` is."""

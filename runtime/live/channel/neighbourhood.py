@@ -1,8 +1,8 @@
 """All channels of one instance: listening, dialling, finding a neighbour's channel, parting.
 
 The upstream instance dials, the downstream one listens; between siblings, the one that has
-something to say first dials. (If two siblings do so at the same time there are two channels;
-nothing that siblings say to each other depends on the order of what the other one says.)
+something to send first dials. (If two siblings do so at the same time there are two channels;
+nothing that siblings send to each other depends on the order of what the other one sends.)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REFUSALS_TOLD_MAX = 3
 
 
 def _is_open(channel: Channel) -> bool:
-    """Whether something is left to say before the end."""
+    """Whether something is left to send before the end."""
     return not channel.session.settled or (channel.dialing and not channel.line.connected)
 
 
@@ -51,7 +51,7 @@ class ChannelRecorder(LogKeeper, Protocol):
 
 
 class Neighbourhood:
-    """Channels by peer. `related` says whether the core still has business with a peer."""
+    """Channels by peer. `related` returns whether the core still has business with a peer."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class Neighbourhood:
             self._changed.set()
 
     async def part(self, reason: str) -> None:
-        """All is settled: say goodbye, and close."""
+        """All is settled: send BYE, and close."""
         for channel in self.channels:
             channel.say_bye(reason)
         for task in list(self._tasks):
@@ -273,7 +273,7 @@ class Neighbourhood:
         """Wait until all that was sent is acknowledged (I11).
 
         A listener that is not connected just now is dialled once more: it cannot dial me, and
-        would wait for the acknowledgement of what it has said last. Bounded, unless journals are
+        would wait for the acknowledgement of what it has sent last. Bounded, unless journals are
         kept: then peers that have died come back, and those that have ended have left their mark.
         """
         self._parting = True

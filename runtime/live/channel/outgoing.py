@@ -28,7 +28,7 @@ class Outgoing:
         self._allowance = allowance
         self._credit_bytes = credit_bytes
         self._contradictions = 0
-        """How often in a row the peer has not known any more what it had told before."""
+        """How often in a row the peer had lost what it had stated before."""
         self._recounts = False
         """Whether batches may have been lost at an end that has died, so that what is under way
         must be counted anew."""
@@ -57,7 +57,7 @@ class Outgoing:
         return True
 
     def doubt(self) -> None:
-        """Batches may be lost: the next statement of the peer says what is under way."""
+        """Batches may be lost: the next statement of the peer shows what is under way."""
         self._recounts = True
 
     def _recount(self, tuples_done: int, bytes_allowed: int) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ChannelRow(NamedTuple):
-    """What the next incarnation of an instance must know of a channel, besides the frames it
+    """What the next incarnation of an instance needs of a channel, besides the frames it
     keeps. `handled`: numbers of messages that the core has had before their turn; below 0, of
     frames that are settled before theirs."""
 

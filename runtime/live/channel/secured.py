@@ -3,7 +3,7 @@ host's agent.
 
     connection ◀─ plain bytes ─ SecuredProtocol ◀─ TLS ─ transport
 
-A connection of the run hears of a stream only once the other end has proved that it belongs to an
+A connection of the run gets a stream only once the other end has proved that it belongs to an
 agent. Whatever else comes is refused, and counted by reason. The certificates are those that lie in
 the folder when a stream begins. Streams within a host, over `unix:`, are as they are.
 """
@@ -47,7 +47,7 @@ class SecuredTransport(Transport):
         return await self._plain.listen(address, lambda: self._accepting(made))
 
     async def dial(self, address: str, made: Callable[[], P]) -> P:
-        """Return when both ends have proved who they are."""
+        """Return when both ends have proved their identity."""
         if not address.startswith(BETWEEN_HOSTS):
             return await self._plain.dial(address, made)
         try:
@@ -90,8 +90,8 @@ class SecuredTransport(Transport):
 
 
 class SecuredProtocol(asyncio.Protocol):
-    """`made`: makes what hears the plain bytes, `inner`, when the handshake is over: then `is_open`
-    is done. It has `TlsRefused` or `OSError` if that is not to be."""
+    """`made`: makes what receives the plain bytes, `inner`, when the handshake is over: then
+    `is_open` is done. It has `TlsRefused` or `OSError` if that is not to be."""
 
     def __init__(self, layer: TlsLayer, made: Callable[[], asyncio.Protocol]) -> None:
         loop = asyncio.get_running_loop()
@@ -131,7 +131,7 @@ class SecuredProtocol(asyncio.Protocol):
                 self._open()
         except TlsRefused as refused:
             self.refuse(refused)
-            self._plain.close()  # with what says why
+            self._plain.close()  # with the alert that has the reason
             return
         if plain and self.inner is not None:
             self.inner.data_received(plain)

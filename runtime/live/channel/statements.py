@@ -64,7 +64,7 @@ class Statements:
             self.later()
 
     def later(self) -> None:
-        """What the peer should know has changed."""
+        """What the peer should get has changed."""
         if self._timer is None and self._line.connected:
             self._timer = asyncio.get_running_loop().call_later(ACK_DELAY_S, self.now)
             self._is_soon = False

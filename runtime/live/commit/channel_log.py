@@ -26,7 +26,7 @@ class Touched(Protocol):
 
 
 class ChannelLog:
-    """It does not know its channel, which knows it: a channel that is closed goes at once."""
+    """It does not hold its channel, which holds it: a channel that is closed goes at once."""
 
     def __init__(self, draft: Touched, *, keeps_batches: bool) -> None:
         self.keeps_batches = keeps_batches
@@ -38,7 +38,7 @@ class ChannelLog:
         self._recorded = 0
         """How many of them are in the record of the present commit."""
 
-    # -- what the channel says -----------------------------------------------------------------
+    # -- what the channel reports -----------------------------------------------------------------
 
     @property
     def waiting(self) -> int:

@@ -76,7 +76,7 @@ class Commits:
         whole.
 
         `standing`: what was `note`d and still counts, as entries. `snapshots`: gives all that is
-        told by changes, piece by piece, while it changes. `ending`: called at the end of each
+        recorded by changes, piece by piece, while it changes. `ending`: called at the end of each
         commit. `recorded`: called when it is in the journal."""
         self.draft.standing, self.snapshot.draw = standing, snapshots
         self._ending, self._recorded = ending, recorded
@@ -143,7 +143,7 @@ class Commits:
         try:
             self._journal.append(Record([("part", name, value)], []))
         except OSError:
-            await self.committed()  # which knows how to wait
+            await self.committed()  # which can wait
         else:
             self.draft.note_written(name, value)
 
@@ -233,7 +233,7 @@ class Commits:
     # -- the end -------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Everything is said: write that down, and nothing more."""
+        """Everything is sent: write that down, and nothing more."""
         self.note("parted")
         await self.committed(at_once=True)
         self.closed, self.timer.is_open = True, False

@@ -20,9 +20,9 @@ Channels = dict[ChannelLog, Channel]
 
 
 class Draft:
-    """Whatever comes into it wants a commit of the `timer`. `whole`: whether the next record tells
-    everything but the state of keys, as if nothing had been written before. `standing`: what was
-    `note`d and still counts, as entries."""
+    """Whatever comes into it wants a commit of the `timer`. `whole`: whether the next record
+    contains everything but the state of keys, as if nothing had been written before. `standing`:
+    what was `note`d and still counts, as entries."""
 
     standing: Standing
 
@@ -119,7 +119,7 @@ class Draft:
         self._timer.want()
 
     def finish(self) -> tuple[Record, Channels]:
-        """The record, and the channels that it tells of: what they hold may go when the record is
+        """The record, and the channels that it contains: what they hold may go when the record is
         in the journal."""
         if self.whole:
             record = self._whole_snapshot()
@@ -172,7 +172,7 @@ class Draft:
             entries.append(("kept", kind, number, len(pieces)))
             pieces.append(data)
         entries.extend(self.standing())
-        for kind, *rest in self._entries:  # since the last commit, and not told by the above
+        for kind, *rest in self._entries:  # since the last commit, and not contained in the above
             if kind == "added":
                 name, at = rest
                 entries.append((kind, name, len(pieces)))

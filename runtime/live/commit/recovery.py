@@ -129,7 +129,7 @@ def write_base(path: Path, base: dict[str, list[bytes]]) -> None:
 
 def read_base(path: Path) -> dict[str, list[bytes]]:
     """Empty if there is none, or if it counts no more: a journal that has lost its first segment
-    tells everything by itself. Until then its changes come on top of the base."""
+    contains everything by itself. Until then its changes come on top of the base."""
     there = segments(path)
     if there and there[0][0] != FIRST_SEGMENT:
         return {}

@@ -37,7 +37,7 @@ class SegmentSnapshot:
 
     def go_on(self, telling_s: float) -> None:
         """After a commit: begin a new segment if the present one is full, or add to its snapshot.
-        In long commits, which took so long to tell what has changed, it must not take as many of
+        In long commits, which took so long to write what has changed, it must not take as many of
         them: the segment would grow and grow."""
         if self._pieces is None:
             if self._journal.full:

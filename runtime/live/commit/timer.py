@@ -1,7 +1,7 @@
 """When the next commit is made: soon, together with what else happens, or at once.
 
 A commit costs the same for much as for little, so what nothing waits for waits for company. And
-commits are the longer the more there was to tell at the end of the last one (`not_before`).
+commits are the longer the more there was to write at the end of the last one (`not_before`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CommitTimer:
                 self._soon = loop.call_soon(self._due)
 
     def end(self) -> None:
-        """Do not make this commit longer for what the last one had to tell: that would cost more
+        """Do not make this commit longer for what the last one had to write: that would cost more
         than it saves."""
         self.not_before = 0.0
         if self._soon is not None and self._waits:

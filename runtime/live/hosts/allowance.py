@@ -14,7 +14,7 @@ class Allowance:
         self._burst = burst
         self._per_s = per_s
         self._known: dict[str, tuple[float, float]] = {}
-        """By who: what was left, and when that was. The one seen last is the last."""
+        """By caller: what was left, and when that was. The one seen last is the last."""
 
     def take(self, who: str) -> bool:
         """Whether it may once more."""

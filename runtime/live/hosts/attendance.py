@@ -1,8 +1,8 @@
 """Between the agent of a host and a run of it: a socket pair, framed as a link.
 
-The agent asks, and the run replies with its figures, or says whether it does what it is asked; it
-tells the run to end, and which hosts there are; and the run ends when the agent is gone. A reply
-has the number of what it replies to: one that comes too late is none to the next question.
+The agent asks, and the run replies with its figures, or whether it does what it is asked; the agent
+sends when the run has to end, and which hosts there are; and the run ends when the agent is gone. A
+reply has the number of what it replies to: one that comes too late is none to the next question.
 
     attended run ── Attendance ══ socket pair ══ RunProcess ── agent of the host
 """
@@ -52,9 +52,9 @@ class RunReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Attendance:
-    """In the run's process: a thread that hears the agent. `attend` is called when there is a run:
-    `told` hears END or STOP, and STOP when the agent is gone; `scale` says why it does not do it.
-    Before that, STOP ends the process: nothing has begun. `hosts`: those of which it was told."""
+    """In the run's process: a thread that receives from the agent. `attend` is called when there is
+    a run: `told` gets END or STOP, and STOP when the agent is gone; `scale` returns why it does not
+    do it. Before that, STOP ends the process: nothing has begun. `hosts`: those that it has got."""
 
     def __init__(self, fd: int, gone_code: int) -> None:
         self.hosts = HostDirectory()
@@ -123,7 +123,7 @@ class RunProcess:
     ) -> None:
         self.pid = process.pid
         self.answered = False
-        """It has told figures of its run."""
+        """It has sent figures of its run."""
         self._process = process
         self._on_output = on_output
         self._numbers = itertools.count()

@@ -87,7 +87,7 @@ class Attended:
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
-        """A failure of the disk is told in the agent's log, and ends nothing."""
+        """A failure of the disk is written to the agent's log, and ends nothing."""
         try:
             yield
         except OSError as error:

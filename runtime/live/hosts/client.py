@@ -46,8 +46,8 @@ class AgentError(Exception):
 
 
 class HostAgentClient:
-    """The agent at an address, once both sides have proved who they are. `unproved`: why this side
-    may ask only for what all may know; "" if it knows the agent's secret."""
+    """The agent at an address, once both sides have proved their identity. `unproved`: why this
+    side may ask only for what all may see; "" if it has the agent's secret."""
 
     def __init__(self, stream: FrameStream, address: str, unproved: str) -> None:
         self.unproved = unproved
@@ -101,7 +101,7 @@ async def agent_at(
 async def dialled_agent(
     address: str, token_file: Path | None, tls: Path | None
 ) -> tuple[FrameStream, str]:
-    """A stream to the agent, once both sides have proved who they are, and `unproved` of
+    """A stream to the agent, once both sides have proved their identity, and `unproved` of
     `HostAgentClient`. As `agent_at`. Raises `AgentError`."""
     stream = await _dialled(address, tls)
     try:

@@ -1,4 +1,4 @@
-"""What lies among the pipelines of a host and cannot be read: it is told, and left alone."""
+"""What lies among the pipelines of a host and cannot be read: it is reported, and left alone."""
 
 from __future__ import annotations
 

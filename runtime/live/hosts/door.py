@@ -6,7 +6,7 @@
         ╰─────────────┴─────────────┴─ refused, counted by reason
 
 A stream whose other end has proved nothing gives way to a newer one when there are too many: first
-one of the address that has most of them, and of these one that has said nothing. So a flood from
+one of the address that has most of them, and of these one that has sent nothing. So a flood from
 one address takes the place of itself only.
 """
 

@@ -40,7 +40,7 @@ from anabranch.runtime.ports import clock
 GOSSIP = b"anabranch gossip 1"
 """The first frame of an exchange."""
 LEAVE_S = 2.0
-"""How long a host that leaves waits until others have heard it."""
+"""How long a host that leaves waits until others have received that."""
 INCOMING_MAX = 64
 """Exchanges at a time that others have begun."""
 IDLE_S = 5.0 * ANSWER_S
@@ -51,7 +51,7 @@ Told = Changed | Joined | NameTaken
 
 
 class Gossip:
-    """`tell`: is called with what people may want to know. `keep`: writes an incarnation to the
+    """`tell`: is called with what people may want to read. `keep`: writes an incarnation to the
     disk. `may_dial`: whether an address is one that this host may reach; others name addresses.
     `lines`: None if each exchange has a connection of its own."""
 
@@ -122,14 +122,14 @@ class Gossip:
         self._handle(DrainWanted(drained))
 
     async def leave(self) -> None:
-        """Say so to others, and return when they have heard it, or after `LEAVE_S`."""
+        """Announce it to others, and return when they have received it, or after `LEAVE_S`."""
         self._handle(LeaveWanted())
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=LEAVE_S)
         self.close()
 
     def close(self) -> None:
-        """Say nothing any more."""
+        """Send nothing any more."""
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()

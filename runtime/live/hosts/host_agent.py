@@ -60,7 +60,7 @@ _IN_WORDS = {
 
 
 SOON_DAYS = 30.0
-"""A certificate that ends earlier is told with what to do."""
+"""A certificate that ends earlier is reported with what to do."""
 INTERRUPTED = 130
 """Exit code."""
 DRAINED, TAKES_AGAIN = "is drained: instances leave it", "takes instances again"
@@ -266,7 +266,7 @@ class HostAgent:
             self._news.note_changed()
 
     def _keep(self, incarnation: int) -> None:
-        """A host that cannot keep its incarnation may say nothing more."""
+        """A host that cannot keep its incarnation may send nothing more."""
         try:
             self._folder.keep(incarnation)
         except OSError as error:

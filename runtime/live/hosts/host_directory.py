@@ -1,6 +1,6 @@
 """In the process of a run: the hosts that there are, and the way to them.
 
-What is known comes from the agent of the run's own host (`Attendance`), which says it at the
+What is known comes from the agent of the run's own host (`Attendance`), which sends it at the
 beginning and whenever it changes.
 """
 
@@ -39,7 +39,7 @@ class HostDirectory:
         self.epoch = clock.secret(EPOCH_BYTES)
         self._begun = b""
         self.home: Home | None = None
-        """None until the agent has said it."""
+        """None until the agent has sent it."""
         self._hosts: dict[str, HostOffer] = {}
         self._lock = threading.Lock()
         self._subscribed: list[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = []
@@ -51,7 +51,7 @@ class HostDirectory:
 
     @property
     def run(self) -> str:
-        """As other hosts know it. What they have kept of one that did not get far enough to be
+        """As other hosts have it. What they have kept of one that did not get far enough to be
         resumed is not for the one that begins anew in its place."""
         run = "" if self.home is None else self.home.run
         if not run or not self._begun:
@@ -110,7 +110,7 @@ class HostDirectory:
             self._subscribed.append((loop, told))
 
     def learn(self, home: Home | None, hosts: Sequence[HostOffer]) -> None:
-        """By the thread that hears the agent."""
+        """By the thread that receives from the agent."""
         with self._lock:
             self.home = home or self.home
             self._hosts = {offer.name: offer for offer in hosts}

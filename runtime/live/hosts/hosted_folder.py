@@ -1,7 +1,7 @@
 """What an agent keeps of a run that another host has begun.
 
 hosted/RUN/
-    hosted.json      whose run it is, and which process of it was the last to be heard
+    hosted.json      whose run it is, and which process of it was the last to connect
     bundle           the code as it came
     files/           the same, unpacked; the working folder of its processes
     state/           what outlives its processes
@@ -33,7 +33,7 @@ FORMER_MAX = 16
 
 class HostedRecord(msgspec.Struct, frozen=True):
     """`epoch`: of the process of the run for which there is a worker, or was. `former`: of earlier
-    ones, which will not be heard again. `used_at`: seconds since 1970."""
+    ones, which will not connect again. `used_at`: seconds since 1970."""
 
     run: str
     home: str

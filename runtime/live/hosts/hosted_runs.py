@@ -43,7 +43,7 @@ FOLDERS_MAX = 256
 UNHEARD_S = 600.0
 """Then a worker is ended, and the files of its run are kept."""
 KEPT_S = 30 * 86_400.0
-"""For files of a run that is not heard any more."""
+"""For files of a run that does not connect any more."""
 LOOK_EVERY_S = 5.0
 BUNDLE_S = 60.0
 READY_S = 120.0
@@ -184,7 +184,7 @@ class HostedRuns:
             if one.epoch == request.epoch and not one.worker.is_gone:
                 return one.worker, False
             await self._end(one)
-        if one.folder is None:  # it was told in this moment that the run is over
+        if one.folder is None:  # the end of the run came in this moment
             raise PipelineRefused(f"the run has just ended on {self._host}", wrong=False)
         return await self._begun(one, one.folder, request.epoch), True
 

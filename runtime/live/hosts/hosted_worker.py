@@ -59,10 +59,10 @@ class HostedWorker:
     ) -> None:
         self.pid = process.pid
         self.heard_s = clock.monotonic()
-        """When the run process has last said something."""
+        """When the run process has last sent something."""
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self.code: int | None = None
-        """As `ended` says it; None while it lives."""
+        """As `ended` has it; None while it lives."""
         self._process = process
         self._control = control
         self._output, self._pipe = output

@@ -1,4 +1,4 @@
-"""Answers which hosts there are, which all may know, and drains this one."""
+"""Answers which hosts there are, which all may see, and drains this one."""
 
 from __future__ import annotations
 

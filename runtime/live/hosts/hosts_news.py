@@ -1,4 +1,4 @@
-"""What the agent of a host tells its runs of other hosts: all that it knows, when that changes."""
+"""What the agent of a host sends its runs about other hosts: its whole table, when that changes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class HostsNews:
         self._told = told
         self._tell = tell
         self._latencies: dict[str, float] = {}
-        """As they were told."""
+        """As they were sent."""
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -100,7 +100,7 @@ class HostsNews:
         return offers
 
     def _latency_from(self, me: str, other: str) -> dict[str, float]:
-        """Said again only if it has changed much."""
+        """Sent again only if it has changed much."""
         now_s, told_s = self._membership.latencies.of(other), self._latencies.get(other)
         if now_s is None:
             return {}

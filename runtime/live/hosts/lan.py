@@ -26,7 +26,7 @@ ASKED_MAX = 16
 """Services that are asked for their addresses at a time."""
 ANSWER_MS = 3000
 CLOSE_S = 2.0
-"""For others to hear that it leaves."""
+"""For others to receive that it leaves."""
 LABEL_CHARS_MAX = 40
 
 
@@ -57,7 +57,7 @@ class Lan:
         self._begin = asyncio.create_task(self._announce(), name="mdns")
 
     async def close(self) -> None:
-        """Say that it leaves; after `CLOSE_S` without."""
+        """Announce that it leaves; after `CLOSE_S` without."""
         for task in (self._begin, *self._asks.values()):
             if task is not None:
                 task.cancel()

@@ -34,9 +34,9 @@ UNUSED_S = 900.0
 AGE_S = 3600.0
 """Then it is dialled anew, so that a certificate that has ended does not count on."""
 END_S = 4.0
-"""For the other end to say that an exchange is over."""
+"""For the other end to report that an exchange is over."""
 HANDSHAKE_BYTES, RECORD_BYTES = 1200, 22
-"""What TLS makes each end say until both have proved who they are, and with each frame."""
+"""What TLS makes each end send until both have proved their identity, and with each frame."""
 COST = 3 * HANDSHAKE_BYTES
 """Of a connection that this host dials, and of those that others do meanwhile: it is dialled as
 often as it dials, and now and then more often."""
@@ -45,7 +45,7 @@ OVER = b""
 
 class Turn:
     """An exchange over a kept connection: a stream, to gossip. `settled`: is called when both ends
-    have said that it is over."""
+    have reported that it is over."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Turn:
     ) -> None:
         self.was_kept = was_kept
         self.has_heard = False
-        """Whether the other end has said anything."""
+        """Whether the other end has sent anything."""
         self._stream = stream
         self._first = first
         self._settled = settled
@@ -86,7 +86,7 @@ class Turn:
         return self._said_over and self._heard_over
 
     async def receive(self) -> bytes | None:
-        """The next body; None when the other end has said that the exchange is over, or has
+        """The next body; None when the other end has reported that the exchange is over, or has
         gone."""
         first, self._first = self._first, None
         while not self._heard_over:
@@ -107,7 +107,7 @@ class Turn:
             self._stream.send(body)
 
     def close(self) -> None:
-        """The exchange is over for this end. Somebody has to receive until it ends."""
+        """The exchange is over for this end. A caller has to receive until it ends."""
         if self._said_over:
             return
         self._said_over = True

@@ -41,8 +41,8 @@ class PipelineEnd(msgspec.Struct, frozen=True):
 
 
 class PipelineRecord(msgspec.Struct, frozen=True):
-    """`begun`: a run of it has been seen at work. `ending`: how its run was told to end. `end`:
-    None while it is to run. `owner`: as in `PipelineStatus`. `run`: by which other hosts know its
+    """`begun`: a run of it has been seen at work. `ending`: how its run was ordered to end. `end`:
+    None while it is to run. `owner`: as in `PipelineStatus`. `run`: by which other hosts name its
     run, the same as long as that is resumed."""
 
     name: str

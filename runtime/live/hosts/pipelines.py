@@ -50,7 +50,7 @@ CLOSE_S = 40.0
 
 
 class Pipelines:
-    """`command`: `anabranch run` as a list of words. `hosts`: what runs are told of others."""
+    """`command`: `anabranch run` as a list of words. `hosts`: what runs get about others."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Pipelines:
                 continue
             if folder.is_kept or not (folder.record.begun or folder.is_reported):
                 self._upkeep.start(one)
-            else:  # the agent was killed when the run had ended, and before it knew
+            else:  # the agent was killed when the run had ended, and before it had recorded that
                 one.end(*one.verdict(0))
         self._damaged.tell_rest()
 

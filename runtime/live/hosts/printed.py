@@ -1,6 +1,6 @@
 """What the run of a pipeline has printed, on the disk: two files, the older of which gives way.
 
-The name of a file says how many bytes were printed before it: so a place in the log is a number
+The name of a file is how many bytes were printed before it: so a place in the log is a number
 that means the same after the agent has started again.
 """
 

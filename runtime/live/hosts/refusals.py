@@ -1,4 +1,4 @@
-"""What an agent refuses, by reason: counted, and told in its log now and then."""
+"""What an agent refuses, by reason: counted, and written to its log now and then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Refusals:
         self.counts: Counter[str] = Counter()
         self._log = log
         self._said: dict[str, tuple[float, int]] = {}
-        """By reason: when it was told, and how many there were."""
+        """By reason: when it was logged, and how many there were."""
 
     def count(self, reason: str, who: str) -> None:
         """`reason`: one of few texts, none from outside; `who`: an address or a proved name."""

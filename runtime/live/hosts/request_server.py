@@ -72,7 +72,7 @@ class RequestServer:
                 if proved is None:
                     return
             else:
-                if stream.peer.may(SUBMIT):  # others have nothing large to say
+                if stream.peer.may(SUBMIT):  # others have nothing large to send
                     stream.allow(self._frame_bytes_max)
                 say(stream, Welcome(b""))
             async with asyncio.timeout(REQUEST_S):
@@ -107,7 +107,7 @@ class RequestServer:
         return ""
 
     async def _handshake(self, stream: FrameStream) -> bool | None:
-        """Whether the other end has proved that it knows the secret; None: it has gone, or has said
+        """Whether the other end has proved that it has the secret; None: it has gone, or has sent
         a wrong proof."""
         mine = clock.secret(NONCE_BYTES)
         say(stream, self._challenge(mine))

@@ -2,7 +2,7 @@
 
 Frames are as on a link: their length in four bytes, then the body. What is not read yet is bounded:
 then the other end is held up. With TLS nothing is read of frames before the handshake is over, and
-both ends have proved who they are.
+both ends have proved their identity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNREAD_S = 20.0
 
 class FrameStream(asyncio.Protocol):
     """`accepted`: is called with a stream that another end has dialled. `frame_bytes_max` may be
-    raised later, once it is known who is there."""
+    raised later, once the identity of the other end is known."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class FrameStream(asyncio.Protocol):
     async def dial(
         cls, address: str, frame_bytes_max: int, tls: TlsLayer | None = None
     ) -> FrameStream:
-        """`address`: HOST:PORT. Return when both ends have proved who they are, if that is asked
+        """`address`: HOST:PORT. Return when both ends have proved their identity, if that is asked
         for. Raises `OSError`, `TlsRefused`."""
         made = lambda: cls(frame_bytes_max, None, tls)  # noqa: E731
         stream = await transport().dial(f"tcp:{address}", made)
@@ -77,12 +77,12 @@ class FrameStream(asyncio.Protocol):
 
     @property
     def peer(self) -> Peer | None:
-        """The other end, as its certificate says; None without TLS."""
+        """The other end, by its certificate; None without TLS."""
         return None if self._tls is None else self._tls.peer
 
     @property
     def is_proved(self) -> bool:
-        """Whether the other end has a certificate, or knows the agent's token."""
+        """Whether the other end has a certificate, or the agent's token."""
         return self._has_token or self.peer is not None
 
     @property
@@ -105,7 +105,7 @@ class FrameStream(asyncio.Protocol):
         return self._spoken
 
     def trust(self) -> None:
-        """The other end has proved that it knows the agent's token."""
+        """The other end has proved that it has the agent's token."""
         self._has_token = True
 
     def allow(self, frame_bytes_max: int) -> None:
@@ -180,7 +180,7 @@ class FrameStream(asyncio.Protocol):
         except TlsRefused as refused:
             self.refusal = self.refusal or refused
             if self._transport is not None:
-                self._transport.close()  # with what says why
+                self._transport.close()  # with the alert that has the reason
         if self._transport is not None and len(self._frames) >= WAITING_MAX:
             self._transport.pause_reading()
         self._news.set()

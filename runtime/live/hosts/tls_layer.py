@@ -1,7 +1,7 @@
 """TLS between the bytes of a connection and those of a stream, without the connection itself.
 
 Python's `ssl` does it in memory. What it wants sent is taken out after each step, so that the other
-end also hears why it is refused.
+end also gets why it is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HANDSHAKE = "no proper TLS handshake"
 
 
 class TlsRefused(Exception):
-    """`reason`: a few words that say what was wrong. `by_peer`: the other end refuses this one."""
+    """`reason`: a few words about what was wrong. `by_peer`: the other end refuses this one."""
 
     def __init__(self, reason: str, *, by_peer: bool = False) -> None:
         super().__init__(reason)
@@ -75,7 +75,7 @@ class TlsLayer:
         self._shake_hands(write)
 
     def feed(self, data: bytes, write: Callable[[bytes], None]) -> bytes:
-        """What the other end has said within. Raises `TlsRefused`."""
+        """What the other end has sent within. Raises `TlsRefused`."""
         self._incoming.write(data)
         if self.peer is None:
             self._came += len(data)
@@ -93,7 +93,7 @@ class TlsLayer:
         write(self._outgoing.read())
 
     def end(self, write: Callable[[bytes], None]) -> None:
-        """Say that nothing follows."""
+        """Announce that nothing follows."""
         with suppress(ssl.SSLError):
             self._tls.unwrap()
         if self._outgoing.pending:

@@ -25,7 +25,7 @@ begun its run."""
 
 class Upkeep:
     """Of all pipelines of a host. `command`: `anabranch run` as a list of words. `hosts`: what runs
-    are told of other hosts; None: nothing."""
+    get about other hosts; None: nothing."""
 
     def __init__(
         self, command: Sequence[str], warm: int, log: AgentLog, hosts: HostsTold | None = None

@@ -1,4 +1,4 @@
-"""When results are safe without a journal of them: when all their receivers have said so.
+"""When results are safe without a journal of them: when all their receivers have acknowledged them.
 
 An act waits until everything that is held at its time has been sent and acknowledged by its
 receivers, and dead letters are in their file. Acts are done in their order.

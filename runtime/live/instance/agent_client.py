@@ -1,4 +1,4 @@
-"""An instance's line to the agent of its host: asks for children and splits, tells what happens.
+"""An instance's line to the agent of its host: asks for children and splits, reports what happens.
 
 The agent is no part of the protocol. It makes processes, keeps the board of the sources, and
 listens to what is told.
@@ -69,7 +69,7 @@ class AgentClient:
         self._claim: asyncio.Future[SplitAnswer] | None = None
         self._news = asyncio.Event()
         self._early: list[bytes] | None = []
-        """What the agent said before the instance was there."""
+        """What the agent sent before the instance was there."""
         self._second = 0
         self._notes = 0
 
@@ -87,7 +87,7 @@ class AgentClient:
         self._link.send(message)
 
     def hear_end(self, kind: str, detail: str) -> None:
-        """What a source or sink tells for the report, by the value of its kind, or a name of its
+        """What a source or sink gives for the report, by the value of its kind, or a name of its
         own."""
         event = EventKind(kind)
         self.note(event, detail, label=kind if event is EventKind.NOTE else "")

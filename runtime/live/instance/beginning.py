@@ -1,7 +1,7 @@
 """What an instance has of the disk before it can begin: its journal, and the target of a sink.
 
 While the disk is full, or refuses otherwise for now, it waits, as it does later when it writes. The
-agent hears of that, and gives it more time to get ready."""
+agent gets a message of that, and gives it more time to get ready."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Epoch:
 
 
 class Epochs:
-    """The order between results and what is said about them, such as watermarks.
+    """The order between results and statements about them, such as watermarks.
 
     Results of a keyed branch do not leave in the order in which they were made; what is said
     about all made so far must wait for the last of them, and nothing needs to wait for it.

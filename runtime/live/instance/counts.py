@@ -51,7 +51,7 @@ class Counts:
         self.leaves = 0
 
     def snapshot(self) -> tuple[Any, ...]:
-        """What the next incarnation must know."""
+        """What the next incarnation needs."""
         counts = self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside
         reasons, towards = dict(self.dead_reasons), dict(self.dead_towards)
         latency = dict(self.latency.counts)

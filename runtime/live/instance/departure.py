@@ -47,7 +47,7 @@ class Departure:
         self._may = False
         """Whether the agent counts on its leave."""
         self.gives_back = False
-        """Whether it is about to say that it stays after all."""
+        """Whether it is about to report that it stays after all."""
 
     def decide(self, new_owner: int | None = None) -> None:
         """The policy, or a script, has decided that it leaves."""
@@ -69,7 +69,7 @@ class Departure:
         self.look()
 
     def note(self) -> None:
-        """It may have begun to relocate, of which the agent knows (`Spawn`)."""
+        """It may have begun to relocate, which the agent has recorded (`Spawn`)."""
         self._may = self._may or (self._is_asked and is_leaving(self._membership.state))
 
     def resume(self) -> bool:

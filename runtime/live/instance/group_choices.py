@@ -1,6 +1,6 @@
 """Which key groups an instance begins with, gives to newcomers, gives away, and calls hot.
 
-Choices only: the core says whether anything comes of them.
+Choices only: the core decides whether anything comes of them.
 """
 
 from __future__ import annotations

@@ -24,8 +24,9 @@ many."""
 
 
 class Heartbeat:
-    """`tell`: sends a message to the agent. `has_begun`: whether the instance processes, and tells
-    how far it is: not so before its START, nor if a next incarnation finds its work done."""
+    """`tell`: sends a message to the agent. `has_begun`: whether the instance processes, and
+    reports how far it is: not so before its START, nor if a next incarnation finds its work
+    done."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Heartbeat:
 
     async def while_it_parts(self) -> None:
         """It has nothing to do but to wait, perhaps for long, for what neighbours acknowledge.
-        Nothing is said before the first pause: where no time comes for what is periodic, it would
+        Nothing is sent before the first pause: where no time comes for what is periodic, it would
         not arrive, nor would the last words behind it."""
         while True:
             await asyncio.sleep(TICK_S)

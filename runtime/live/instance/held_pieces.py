@@ -79,7 +79,7 @@ def restored(
     hold: Callable[[int, Batch, float], None],
     bury: Callable[[int, str], None],
 ) -> None:
-    """What was told, in its order: `hold` and `bury` get the place of the branch first."""
+    """What was recorded, in its order: `hold` and `bury` get the place of the branch first."""
     for number, data in sorted(lasting.get(HELD, {}).items()):
         index, born, count, reason = pickle.loads(lasting[ABOUT][number])
         if reason:

@@ -6,7 +6,7 @@
 
 `Orders` and `Reception` have events for the core (`Membership`); `Performer` does what it asks for;
 `KeyGroups` does what concerns state by key. Tuples pass beside the core on the `TuplePath`. None of
-them knows this class: each gets the parts that it works with.
+them holds this class: each gets the parts that it works with.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class Instance:
         if self.persistence is None or not self.persistence.parted:
             await self.neighbourhood.all_settled()
             if self.commits is not None:
-                await self.commits.close()  # first, or the next incarnation would say it again
+                await self.commits.close()  # first, or the next incarnation would send it again
             await self.neighbourhood.part(reason)
         await self.patience.outlast(self.neighbourhood.note_ended)
         self.lifetime.cancel_tasks()

@@ -41,7 +41,7 @@ class Queued:
 
 @dataclass(slots=True)
 class Said:
-    """What a predecessor has said between two batches: a watermark, or that it has left."""
+    """What a predecessor has stated between two batches: a watermark, or that it has left."""
 
     channel: Channel
     number: int

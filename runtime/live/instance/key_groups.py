@@ -1,8 +1,8 @@
 """The key groups of an instance: what the core wants done with them, in its order.
 
-The processor keeps the state; the core says which groups are this instance's. What is asked of
-key groups is done by the pump's own task, between two slices, so that it never meets a tuple half
-way. Only sending state is a task of its own: frozen groups lie still, and other keys go on
+The processor keeps the state; the core determines which groups are this instance's. What is asked
+of key groups is done by the pump's own task, between two slices, so that it never meets a tuple
+half way. Only sending state is a task of its own: frozen groups lie still, and other keys go on
 meanwhile.
 """
 
@@ -167,8 +167,8 @@ class KeyGroups:
         self._add(errand)
 
     def _wait_for_pieces(self, groups: frozenset[Group]) -> None:
-        """An earlier incarnation may have heard that all pieces had come, and not have put them in:
-        they come again, and until then nothing is done with groups."""
+        """An earlier incarnation may have learnt that all pieces had come, and not have put them
+        in: they come again, and until then nothing is done with groups."""
         if not self._keeps or self._missing or not self._path.neighbourhood.awaits_repeats:
             return
         self._missing = groups
@@ -196,7 +196,7 @@ class KeyGroups:
         self._tell_attended()
 
     def freeze_if_due(self) -> None:
-        """What was due before the new owner's watermark must have been told, so not while timers
+        """What was due before the new owner's watermark must have been emitted, so not while timers
         are called (W4)."""
         freeze = self._freeze
         if freeze is None or self._processor.lags:

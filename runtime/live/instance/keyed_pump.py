@@ -38,7 +38,7 @@ CLOCK_LOOK_S = 1.0
 """How often the clock is read while a timer waits for it, since the clock may be set."""
 
 KEYED = "keyed"
-"""Kind of the pieces of a journal that tell of key state."""
+"""Kind of the pieces of a journal that contain key state."""
 
 UNREPEATED = "unrepeated"
 """Kind of the pieces with results of tuples that no sender could repeat."""

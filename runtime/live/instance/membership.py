@@ -1,4 +1,4 @@
-"""The core of an instance: what it says of the graph around, and the one way into it."""
+"""The core of an instance: what it holds of the graph around, and the one way into it."""
 
 from __future__ import annotations
 

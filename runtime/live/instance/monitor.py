@@ -93,7 +93,8 @@ class Monitor:
         self._path.counts.spent = self._spent_before + spent
 
     def tell_now(self) -> None:
-        """Say at once what a new incarnation begins with: what the last one got done is in it."""
+        """Report at once what a new incarnation begins with: what the last one got done is in
+        it."""
         self.tell(self.read())
 
     def tell(self, reading: Reading) -> None:

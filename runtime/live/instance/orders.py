@@ -50,7 +50,8 @@ class Orders:
             profile.operator.scale, membership, lifetime, agent_client, commits, self._leave
         )
         self.announced: deque[InstanceId] = deque(maxlen=ANNOUNCED_MAX)
-        """Children that neighbours know; those which have not begun are among them."""
+        """Children that neighbours have in their views; those which have not begun are among
+        them."""
 
     def found(
         self,
@@ -119,6 +120,6 @@ class Orders:
         return self._rng.randrange(2**16) if new_owner is None else new_owner
 
     def _any_neighbour(self) -> InstanceId | None:
-        """One that may know a new owner, or a sibling."""
+        """One that may have a new owner, or a sibling, in its view."""
         neighbours = sorted(self._membership.neighbours)
         return self._rng.choice(neighbours) if neighbours else None

@@ -21,7 +21,7 @@ from anabranch.runtime.values.kinds import EventKind
 
 
 class Performer:
-    """`heritage`: what each of so many newcomers should know; `concluded`: called when an operation
+    """`heritage`: what each of so many newcomers gets; `concluded`: called when an operation
     is over."""
 
     def __init__(

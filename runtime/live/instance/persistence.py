@@ -1,7 +1,7 @@
 """What an instance keeps over its death, and how a new incarnation becomes what the last one was.
 
 Kept: the state of the core, channels with the frames that are not acknowledged, results that are
-held, the state of keys, event time as it was heard, counts, how far the input is processed, and
+held, the state of keys, event time as it was received, counts, how far the input is processed, and
 what is on its way to a target. Not kept is what can be had again: what came in and is not worked
 off, for its senders repeat it; and what the core's `Restarted` asks for anew.
 """
@@ -33,8 +33,8 @@ SNAPSHOT_KEYS = 512
 
 class Persistence:
     """`past`: None for a first incarnation, for one whose earlier incarnations had begun nothing,
-    and when all of it is restored; `found`: that, or a base. `tell_status`: tells the agent at once
-    how far the work is."""
+    and when all of it is restored; `found`: that, or a base. `tell_status`: reports to the agent at
+    once how far the work is."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Persistence:
     # -- a new incarnation -----------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Be what the last incarnation was, up to the moment at which the core has its say."""
+        """Be what the last incarnation was, up to the moment at which the core goes on."""
         past, path = self.past, self._path
         if past is None:
             self._pump.begin_from(self._base)
@@ -129,7 +129,7 @@ class Persistence:
                 channel = neighbourhood.remake(old.peer, dialing=old.dialing)
                 channel.restore(old.row, old.kept)
         for peer in sorted({peer for mark in past.parts["marks"] for peer, _ in mark}):
-            # It has sent frames, and nothing of them was done yet: the journal knows no more of it.
+            # It has sent frames, and nothing of them was done yet: the journal has no more of it.
             if neighbourhood.channel_from(peer) is None:
                 neighbourhood.remake(peer, dialing=False)
 

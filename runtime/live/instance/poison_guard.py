@@ -12,8 +12,8 @@ One death may come from outside while a tuple happens to be tried; two on the sa
 taken as proof. Deaths that no tuple can be the reason of do not count: a disk that fails, a process
 that was stopped, all processes killed at once.
 
-A death of which the next incarnation knows which tuple was tried was not in vain, for the same
-tuple ends its process only once more. The agent is told how many there were (`lessons`), and does
+A death was not in vain if the journal names the tuple that was tried, for the same
+tuple ends its process only once more. The agent gets how many there were (`lessons`), and does
 not count them among those after which the run fails: several such tuples may come from different
 predecessors, in another order each time. They come to an end, for each of them brings a burial
 closer, and so many burials in a row fail the run, too.
@@ -134,7 +134,8 @@ class PoisonGuard:
 
     async def before(self, place: Place) -> str:
         """Why not to work on this tuple: it is to be buried at once. Empty: it is recorded that it
-        is tried, or it is not `on` any more; when it is processed, that has to be told by `done`.
+        is tried, or it is not `on` any more; when it is processed, that has to be reported by
+        `done`.
         """
         if self.condemns(place):
             return self._bury(self._deaths[place])

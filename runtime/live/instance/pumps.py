@@ -40,7 +40,7 @@ ADVANCING = "advancing"
 """The token that holds the gate while due timers fire, which may take many slices."""
 
 STAMPS = "stamps"
-"""Kind of the pieces of a journal that tell of event time as it was read."""
+"""Kind of the pieces of a journal that contain event time as it was read."""
 
 
 class Pump(ABC):
@@ -51,7 +51,7 @@ class Pump(ABC):
         self._turn_at = now()
         self._linger: asyncio.TimerHandle | None = None
         timing = self.profile.operator.timing
-        # A newcomer begins with no time of its own: successors know what its creator had said.
+        # A newcomer begins with no time of its own: successors have what its creator had stated.
         self.stamper = Stamper(timing, journaled=self.commits is not None) if timing else None
         self.follows = not self.profile.operator.edges
         """Whether the watermark here follows the marks of what goes out: while all have come from
@@ -114,7 +114,7 @@ class Pump(ABC):
         """Give back what is open."""
 
     def snapshot(self) -> dict[str, Any]:
-        """What the next incarnation must know beside what the instance keeps; new values each
+        """What the next incarnation needs beside what the instance keeps; new values each
         time."""
         return {"letters": self.path.letter_writer.number, "follows": self.follows}
 
@@ -131,7 +131,7 @@ class Pump(ABC):
             self.stamper.restore(base.get(STAMPS, []))
 
     def tell_progress(self) -> None:  # noqa: B027 - optional
-        """Some times per second: tell the agent how much of the input is read."""
+        """Some times per second: report to the agent how much of the input is read."""
 
     def offered(self) -> Offered | None:
         """Of a paced source."""
@@ -145,9 +145,9 @@ class Pump(ABC):
         """In a new incarnation, once the successors are known: hold results that no sender can
         repeat."""
 
-    def tell_again(self) -> None:  # noqa: B027 - only sources have told something
-        """In a new incarnation, which may have nothing left to do: what an earlier one has told the
-        agent, and a loss of power may have taken from it."""
+    def tell_again(self) -> None:  # noqa: B027 - only sources have reported something
+        """In a new incarnation, which may have nothing left to do: what an earlier one has reported
+        to the agent, and a loss of power may have taken from it."""
 
     def tell(self, commits: Commits) -> None:
         """What is recorded only now, at the end of a commit."""
@@ -172,7 +172,7 @@ class Pump(ABC):
             results, marks = self._stamp(self.stamper, results)
         path.outbox.hold(results, born, marks)
         path.counts.tuples_out += len(results)
-        if self.stamper is not None:  # only now: it is said behind them
+        if self.stamper is not None:  # only now: it is stated behind them
             path.watermarks.ask(self._state_time)
         if path.outbox.worth_sending() or now() - self._sent_at > self.profile.limits.linger_s:
             self.send()

@@ -30,13 +30,13 @@ from anabranch.runtime.values.kinds import EventKind
 TICK_S = 0.1
 SIBLINGS = "siblings"
 WATERMARK = "watermark"
-"""Event time as its creator knows it: a newcomer gets nothing older (W2 of `watermarks`)."""
+"""Event time as its creator has it: a newcomer gets nothing older (W2 of `watermarks`)."""
 
 now = clock.monotonic
 
 
 class Scaling:
-    """`heritage`: what its creator let it know."""
+    """`heritage`: what its creator sent it."""
 
     def __init__(
         self,
@@ -75,10 +75,10 @@ class Scaling:
         self.dry_run = False
         """Decisions are reported, and not carried out."""
         self.pinned = False
-        """A user has said how many instances there are, so the policy decides nothing."""
+        """A user has set how many instances there are, so the policy decides nothing."""
 
     def heritage(self, n: int) -> dict[str, float]:
-        """What each of `n` newcomers should know: how many they are, what was tried."""
+        """What each of `n` newcomers gets: how many they are, what was tried."""
         known = {SIBLINGS: float(self._siblings.count + n), WATERMARK: self._path.gate.value}
         if self._decider is not None:
             try:

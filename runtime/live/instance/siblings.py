@@ -7,7 +7,7 @@ from anabranch.runtime.live.channel.channel import Channel
 
 class Siblings:
     """`count`: active instances of the operator, this one included; `rank`: its place among them,
-    in the order of ids, None before it is told."""
+    in the order of ids, None before it has come."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -1,7 +1,7 @@
 """The writer of a sink, what it has taken, and whether that is safe.
 
 With a journal, results are recorded before they are put at the target, under a number by which the
-target knows them again. A target that cannot do that gets them first, and they are recorded then:
+target recognises them. A target that cannot do that gets them first, and they are recorded then:
 after a death it may get the last ones twice.
 """
 
@@ -84,7 +84,7 @@ class SinkEnd:
         return self._writer.gather if isinstance(self._writer, ExactWriter) else None
 
     async def take(self, tuples: list[Any], born: float, taken: Callable[[int], None]) -> None:
-        """Write tuples; `taken` is told how many of them are refused, in the commit to which that
+        """Write tuples; `taken` gets how many of them are refused, in the commit to which that
         belongs, and the results with it."""
         if self._buffer is None:
             taken((await self.write(tuples, born))[0])

@@ -41,7 +41,7 @@ NOTHING = Offered(0.0, 0.0)
 
 
 class ReleasedClaim(NamedTuple):
-    """How the claim of this number ended; told again by a later incarnation, since it may be
+    """How the claim of this number ended; reported again by a later incarnation, since it may be
     unheard."""
 
     remainder: Split | None
@@ -64,12 +64,12 @@ class OpenSplit:
 
     def position(self) -> ClaimedSplit:
         """Behind the last chunk: what a reader has read, it has handed out. It may go on to change
-        the value that it says this with."""
+        the value that it reports this with."""
         return self.claimed._replace(rest=copied(self.reader.remainder()), progress=self.read)
 
 
 class SourcePump(Pump):
-    """Large because the fields that say how far a claim is are one state, which the
+    """Large because the fields that hold how far a claim is are one state, which the
     board, the reader and the end of a claim all change, and a commit may fall between any two."""
 
     def __init__(self, ports: Ports) -> None:
@@ -99,7 +99,7 @@ class SourcePump(Pump):
         self._in_commit: ClaimedSplit | None = None
         """What the last commit has of what is being read."""
         self._releasing = False
-        """Whether it is about to tell the end of a claim, which nothing may keep it from."""
+        """Whether it is about to report the end of a claim, which nothing may keep it from."""
 
     @property
     def drained(self) -> bool:
@@ -134,7 +134,7 @@ class SourcePump(Pump):
             self.ports.agent_client.send(told)
 
     def offered(self) -> Offered | None:
-        """Between two splits, what the last one said; after the last one nothing."""
+        """Between two splits, what the last one stated; after the last one nothing."""
         if self._present is not None:
             self._offered = self._present.reader.offered()
         return self._offered
@@ -191,7 +191,7 @@ class SourcePump(Pump):
             if self._offered is not None:
                 self._offered = NOTHING
             self.send()
-        if not self._stopped:  # else it was said then
+        if not self._stopped:  # else it was reported then
             self.ports.membership.feed(events.InputEnded())
         self.path.note_outbox()
 
@@ -264,7 +264,7 @@ class SourcePump(Pump):
                 safe = functools.partial(self._note_safe, reading.position())
                 self.path.ack_tracker.after(safe)
             elif self._source.drains and self.commits is not None:
-                self.commits.want()  # even if it gave nothing, its reader may wait to hear of it
+                self.commits.want()  # even if it gave nothing, its reader may wait for it
             await self.give_turn()
 
     async def _read_chunk(self, reader: Reader) -> Chunk | None:
@@ -287,7 +287,8 @@ class SourcePump(Pump):
     # -- the ends of claims ----------------------------------------------------------------
 
     async def _release(self, position: ClaimedSplit, reader: Reader | None = None) -> None:
-        """Say that the claim is over; recorded first, so that no reader goes on at an old place."""
+        """Report that the claim is over; recorded first, so that no reader goes on at an old
+        place."""
         assert self._claimed is not None
         self._releasing = True
         number, remainder = position.number, position.rest

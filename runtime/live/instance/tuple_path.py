@@ -1,6 +1,6 @@
 """The path of tuples in an instance: channel ▶ intake ▶ (pump) ▶ outbox ▶ channel, or dead letters.
 
-It connects these parts: it knows when the path is blocked, when an input may be acknowledged, and
+It connects these parts: it finds when the path is blocked, when an input may be acknowledged, and
 when no tuple is left on the path.
 """
 

@@ -1,13 +1,13 @@
-"""What an instance knows of event time from its predecessors, and sends to its successors.
+"""What an instance has of event time from its predecessors, and sends to its successors.
 
-A watermark w says: no tuple with an event time before w follows, but late ones. It travels in the
+A watermark w states: no tuple with an event time before w follows, but late ones. It travels in the
 order of the tuples: behind all results made before it (W8), and through the intake in its turn.
-The gate holds what each predecessor has said last; its value is the least of them. While the graph
-changes, these rules keep it true (`docs/protocol.md` 8):
+The gate holds what each predecessor has stated last; its value is the least of them. While the
+graph changes, these rules keep it true (`docs/protocol.md` 8):
 
 W1  For a new predecessor, an instance first takes the watermark that its creator has sent (the
     newcomer's inputs are routed to it after that).
-W2  A newcomer begins with the watermarks that its creator knew when it asked for the newcomer.
+W2  A newcomer begins with the watermarks that its creator had when it asked for the newcomer.
 W3  An instance that expects state of key groups holds back its own watermark until all is in and
     processed: there may be windows in it that are due sooner.
 W4  A new owner sends its watermark when it accepts; the giver gives nothing away before its own has
@@ -46,7 +46,7 @@ class Watermarks:
         self.new_owner = -math.inf
         """How far the one was that has last accepted key groups of mine (W4)."""
         self.counted_from = -math.inf
-        """How far successors take me to be before I have said anything (W1)."""
+        """How far successors take me to be before I have stated anything (W1)."""
         self._gate = gate
         self._outbox = outbox
         self._stamps = stamps
@@ -135,7 +135,7 @@ class Watermarks:
         self._outbox.after_held(lambda branch: _send(branch.channels, stated))
 
     def snapshot(self) -> tuple[tuple[float, bool], frozenset[InstanceId]]:
-        """What the next incarnation must know."""
+        """What the next incarnation needs."""
         return self._wanted, frozenset(self._parting)
 
     def restore(self, snapshot: tuple[tuple[float, bool], frozenset[InstanceId]]) -> None:
@@ -161,7 +161,7 @@ class Watermarks:
             self._state_now()
 
     def close(self) -> None:
-        """Nothing more is said: the end of my stream says it all."""
+        """Nothing more is stated: the end of my stream implies it all."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()

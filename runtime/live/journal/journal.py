@@ -1,4 +1,4 @@
-"""The journal of an instance: what its next incarnation must know, in files that outlive the
+"""The journal of an instance: what its next incarnation needs, in files that outlive the
 process.
 
 A journal is a row of segments, `NAME.1`, `NAME.2`, …, of which each begins with a whole snapshot of
@@ -16,7 +16,7 @@ which no other one has to better.
 
 The last record of a segment may be torn: it was never acted upon. Whatever else is not as it was
 written, segments and last records that are missing included, is damage, and no incarnation can go
-on from that. How long the journal was at least is told by its extent
+on from that. How long the journal was at least is recorded in its extent
 (`runtime.storage.extent`), and how long a segment before the last one was by the first record
 behind it.
 
@@ -71,7 +71,7 @@ _FOLLOWS = "follows"
 
 
 class JournalError(PlainError):
-    """A journal that cannot be used. The message names it, and says what is the matter."""
+    """A journal that cannot be used. The message names it, and what is the matter."""
 
 
 class Record(NamedTuple):

@@ -1,1 +1,1 @@
-"""What the agent and a process say to each other, and the socket pair between them."""
+"""What the agent and a process send to each other, and the socket pair between them."""

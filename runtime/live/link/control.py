@@ -1,4 +1,4 @@
-"""What the agent and the template process say to each other, framed as on a link.
+"""What the agent and the template process send to each other, framed as on a link.
 
 With every `Fork` travel two file descriptors: the child's end of its link, and the pipe that
 becomes its standard error. With `MakeStandby` travels one, the control socket of the standby.
@@ -12,7 +12,7 @@ import msgspec
 
 
 class ControlMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """Anything said on the control socket."""
+    """Anything sent on the control socket."""
 
 
 class LoadPipeline(ControlMessage, frozen=True, kw_only=True, tag="load"):

@@ -1,4 +1,4 @@
-"""What a process says of the error that ends it, for the user."""
+"""What a process reports of the error that ends it, for the user."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def reason_of(error: Exception) -> str:
 
 
 def detail_of(error: Exception) -> str:
-    """The traceback, unless the reason says what to do, or the system has refused something: then
-    it says nothing more, and hides the reason."""
+    """The traceback, unless the reason has what to do, or the system has refused something: then
+    it adds nothing, and hides the reason."""
     refused = isinstance(error, OSError) and bool(error.strerror)
     if refused or isinstance(error, PlainError | StepError | InputError | ReaderGone):
         return ""

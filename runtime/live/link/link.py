@@ -42,7 +42,7 @@ def body_of(message: Any) -> bytes:
     """Of a message struct or a map."""
     try:
         return _encoder.encode(message)
-    except UnicodeEncodeError:  # of an error's text, say: paths are made so that they can travel
+    except UnicodeEncodeError:  # of an error's text: paths are made so that they can travel
         return _encoder.encode(printable(message))
 
 
@@ -146,10 +146,10 @@ class Link(asyncio.Protocol):
         await self._writable.wait()
 
     async def finish(self) -> None:
-        """Say no more, and return when the other end has heard everything and has closed.
+        """Send no more, and return when the other end has received everything and has closed.
 
-        Not simply `close`: if the other end then says something before it has read our last
-        words, the system tells it that the link is broken and they are lost. Bounded in time.
+        Not simply `close`: if the other end then sends something before it has read our last words,
+        the system reports to it that the link is broken, and they are lost. Bounded in time.
         """
         self._finished = True
         if self._transport is not None and not self._transport.is_closing():
@@ -194,7 +194,7 @@ class Link(asyncio.Protocol):
     def eof_received(self) -> None:
         """Answer with our own end, and let the link be closed.
 
-        Said and not only done: a process that the user's program forked may hold a copy of our
+        Announced and not only done: a process that the user's program forked may hold a copy of our
         socket, and the other end would not see that it is closed.
         """
         if self._transport is not None and not self._finished:

@@ -73,7 +73,7 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """The file that outlives the process; empty: none is kept."""
     delivery: str = "effectively-once"
     address: str = ""
-    """Listen here again: neighbours know it from an earlier incarnation. Empty: choose one."""
+    """Listen here again: neighbours have it from an earlier incarnation. Empty: choose one."""
     state_dir: str = ""
     """Folder of the files that outlive processes; empty: there are none."""
     stays_open: bool = False
@@ -206,7 +206,7 @@ class Order(Message, frozen=True, kw_only=True, tag="order"):
 
 
 class Pin(Message, frozen=True, kw_only=True, tag="pin"):
-    """A user has said how many instances there are: while that `holds`, the policy decides
+    """A user has set how many instances there are: while that `holds`, the policy decides
     nothing."""
 
     holds: bool
@@ -305,9 +305,9 @@ class Suspect(Message, frozen=True, kw_only=True, tag="suspect"):
 
 class Resumed(Message, frozen=True, kw_only=True, tag="resumed"):
     """A later incarnation has restored itself. `children`: those of its children that its
-    neighbours know or that it still waits for; the agent ends all others that only listen.
-    `leaving`: the agent counts on its leave, and it is about to. `goes`: it is about to leave.
-    `lessons`: after how many of its deaths it was known which tuple had been tried."""
+    neighbours have in their views or that it still waits for; the agent ends all others that only
+    listen. `leaving`: the agent counts on its leave, and it is about to. `goes`: it is about to
+    leave. `lessons`: after how many of its deaths it was known which tuple had been tried."""
 
     children: list[WireId]
     leaving: bool = False

@@ -60,9 +60,10 @@ def no_other() -> TemplateProcess | None:
 
 
 class Forker:
-    """`another` begins a parent that has to read the pipeline first, or says that there is no way.
+    """`another` begins a parent that has to read the pipeline first, or returns that there is no
+    way.
 
-    If the parent ends without having been told to, one of these is called: `on_parent_lost`,
+    If the parent ends without an order to, one of these is called: `on_parent_lost`,
     once, if that is the end, and `on_taken_over`, as often as a standby or another parent has taken
     its place.
 
@@ -181,7 +182,7 @@ class Forker:
         return process
 
     def kill(self, process: Process) -> None:
-        """SIGKILL, by the parent: it knows whether the pid is still that process."""
+        """SIGKILL, by the parent: it can be sure whether the pid is still that process."""
         if process.exit_code is None and process.pid and not process.orphan_wait:
             self._link.send(msg.Kill(pid=process.pid))
 
@@ -197,7 +198,7 @@ class Forker:
         self._stopping = True
         parent = self._link.parent
         if not self._link.loaded.done():
-            # It runs the user's file and hears nothing; it has no children yet.
+            # It runs the user's file and reads nothing; it has no children yet.
             parent.kill()
         elif not self._lost.done():
             self._link.send(msg.Stop())
@@ -248,7 +249,7 @@ class Forker:
         self._open = {p for p in self._open if not p.is_closed} | {process}
         try:
             if not self._link.loaded.done():
-                raise _Orphaned(PARENT_ENDED)  # by another one, which hears nothing yet
+                raise _Orphaned(PARENT_ENDED)  # by another one, which reads nothing yet
             self._link.send_with(msg.Fork(key=process.key), [theirs.fileno(), stderr])
         except (OSError, _Orphaned):
             self._forget(process.key)
@@ -328,7 +329,7 @@ class Forker:
             return link, ""
         try:
             parent = self._another()
-        except Exception as error:  # whatever it is: the run would hang if it were not told
+        except Exception as error:  # whatever it is: the run would hang if it were not reported
             return None, f", and no other could be begun: {error!r}"
         if parent is None:
             return None, ""

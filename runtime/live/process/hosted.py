@@ -1,6 +1,6 @@
-"""The worker of a run on another host: makes processes there, and carries what they say.
+"""The worker of a run on another host: makes processes there, and carries what they send.
 
-It takes no decision: what the run tells it, it does, once and in that order. While so much is under
+It takes no decision: what the run orders, it does, once and in that order. While so much is under
 way that the run has not acknowledged, nothing more is read from processes, which then wait.
 """
 
@@ -65,7 +65,7 @@ LINK_S = 0.1
 """Between the exit of a process and the end of its link, which is there already unless another
 process holds a copy of it."""
 FAREWELL_S, LETTERS_S = 2.0, 10.0
-"""For the run to hear more of what it is told last: that all has stopped, and before that dead
+"""For the run to receive more of what it is sent last: that all has stopped, and before that dead
 letters."""
 HOME = "the run"
 
@@ -109,11 +109,11 @@ class HostWorker:
         """Set when the run has acknowledged something."""
         self._processes = make(self._print, self._note_lost, self._note_followed)
         self._hosted: dict[int, HostedProcess] = {}
-        """By key, those of which there is still something to tell."""
+        """By key, those of which there is still something to report."""
         self._keys: dict[str, int] = {}
         self._last_key = -1
         self._stop: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Done when it is told to stop: whether files are to be kept."""
+        """Done when it is ordered to stop: whether files are to be kept."""
         self._carrying: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -124,8 +124,8 @@ class HostWorker:
         self._carrying = self._start(self._use(stream, self._carrying), "tunnel to the run")
 
     async def run(self) -> bool:
-        """Until the run says that it stops: whether files are to be kept, as they are while there
-        are dead letters that the run does not have. All processes have ended then."""
+        """Until the run announces that it stops: whether files are to be kept, as they are while
+        there are dead letters that the run does not have. All processes have ended then."""
         self._start(self._load(), "load")
         self._start(self._look_at_all(), "look", clock.periodic())
         keep = lacks_letters = False
@@ -215,7 +215,7 @@ class HostWorker:
         return are_there
 
     async def _say_farewell(self) -> bool:
-        """Return when the run has heard everything, or does not hear; whether it has."""
+        """Return when the run has received everything, or cannot; whether it has."""
         self._send(AllStopped())
         while not self._tunnel.is_settled and await self._gets_on(FAREWELL_S):
             pass
@@ -231,7 +231,7 @@ class HostWorker:
             return False
         return True
 
-    # -- what the run says -----------------------------------------------------------------
+    # -- what the run sends -----------------------------------------------------------------
 
     def _do(self, message: Any) -> None:
         """Raises `TunnelError`."""
@@ -257,7 +257,7 @@ class HostWorker:
             raise TunnelError("a process that was not asked for")
         hosted = self._hosted.get(message.key)
         if hosted is None:
-            return  # it has ended, and the run had not heard of that
+            return  # it has ended, and the run had not received that
         match message:
             case ToProcess(body=body):
                 hosted.send(body)
@@ -304,7 +304,7 @@ class HostWorker:
         self._send(ParentFollowed(self._processes.parent_pid))
 
     async def _make(self, key: int) -> None:
-        """And look after it until there is nothing more to tell."""
+        """And look after it until there is nothing more to report."""
         try:
             if len(self._hosted) >= PROCESSES_MAX:
                 raise ForkError(f"there are {PROCESSES_MAX} already")
@@ -365,7 +365,7 @@ class HostedProcess:
             self.process.link.send_body(body)
 
     async def see_out(self) -> None:
-        """Tell its end after everything that it has sent, and return when all is told."""
+        """Report its end after everything that it has sent, and return when all is reported."""
         process = self.process
         code = await process.exited
         await self._read_out(LINK_S, process.link.closed)

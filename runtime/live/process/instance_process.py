@@ -246,7 +246,7 @@ def _move(instance: Instance, moved: HasMoved) -> None:
 
 
 def _begin(instance: Instance, agent_client: AgentClient, address: str, task: Assign) -> None:
-    """An earlier incarnation may have kept what it was, and died before it was told the rest."""
+    """An earlier incarnation may have kept what it was, and died before it got the rest."""
     agent_client.begin()
     agent_client.send(Ready(address=address))
     if task.bootstrap is not None and isinstance(instance.membership.state, Idle):
@@ -273,7 +273,8 @@ def _may_pass(error: Exception) -> bool:
 
 def _ending(instance: Instance) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
     """What a callback of ours raises is the end of this incarnation: what it was about is left half
-    done, and would be recorded like that. Callbacks of others, such as a library's, are told of."""
+    done, and would be recorded like that. Callbacks of others, such as a library's, are
+    reported."""
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -354,7 +355,7 @@ def _context(
 
 
 def _address(task: Assign, pipeline: Pipeline) -> str:
-    """The same for all incarnations, since neighbours know it."""
+    """The same for all incarnations, since neighbours have it."""
     if task.address:
         return task.address
     if task.transport == "unix":

@@ -1,4 +1,4 @@
-"""What the kernel says of a process: whether it is stopped, at work, or no more."""
+"""What the kernel reports of a process: whether it is stopped, at work, or no more."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class KernelLook(NamedTuple):
 
 
 def look_at(pid: int) -> KernelLook | None:
-    """None where the system does not tell. Raises `OSError` if it cannot be asked now, as when no
-    more files can be opened."""
+    """None where the system does not report it. Raises `OSError` if it cannot be asked now, as when
+    no more files can be opened."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -105,7 +105,7 @@ def load_request(pipeline: Pipeline, origin: Origin, entry: str) -> LoadPipeline
 
 
 def load_preload(request: LoadPipeline) -> Preload:
-    """Read the pipeline again as `request` says. Raises `LoadError`."""
+    """Read the pipeline again as `request` has it. Raises `LoadError`."""
     global _loading
     _loading = True
     sys.path[:] = map(original, request.sys_path)

@@ -53,7 +53,7 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def wake_when_parent_ends() -> None:
-    """Only go on when the parent ends, even if stopped: the lifeline tells the rest.
+    """Only go on when the parent ends, even if stopped: the lifeline shows the rest.
 
     For a process that never runs a user's code, and has to end others before itself.
     """
@@ -68,7 +68,7 @@ def adopt_orphans() -> None:
 
 
 def children_of_this_process() -> list[int]:
-    """Adopted ones included; empty where the system does not tell. For a single thread."""
+    """Adopted ones included; empty where the system does not report them. For a single thread."""
     try:
         listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
     except OSError:

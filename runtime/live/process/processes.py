@@ -1,7 +1,7 @@
 """Processes, as the agent of a run asks for them, and as one of them meets itself.
 
 A process is begun idle, gets its first order over its link, and ends by itself or is killed. Its
-exit is told after everything that it has sent over its link has come.
+exit is reported after everything that it has sent over its link has come.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ForkError(Exception):
 
 
 class Processes(Protocol):
-    """Makes processes and knows how they end. `Forker` is the one that does so on a system."""
+    """Makes processes and records how they end. `Forker` is the one that does so on a system."""
 
     @property
     def parent_pid(self) -> int:
@@ -34,7 +34,7 @@ class Processes(Protocol):
 
     @property
     def is_reachable(self) -> bool:
-        """Whether they are told at once what they are told. False: their host is cut off; it waits
+        """Whether they get at once what is sent to them. False: their host is cut off; it waits
         then."""
         ...
 

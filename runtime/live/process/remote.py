@@ -45,7 +45,7 @@ from anabranch.runtime.live.process.tunnel import (
 from anabranch.runtime.live.process.worker_line import Dial, WorkerLine
 
 STOP_S = 5.0
-"""How long more is waited for of a worker that is told to stop."""
+"""How long more is waited for of a worker that is ordered to stop."""
 FORKS_AT_ONCE = 32
 
 
@@ -58,7 +58,7 @@ class RemoteProcesses:
     was there has ended, and more can be made soon.
 
     Large because another worker touches all of it at once: requests on their way, processes that
-    count as ended, duties of the host that are told again."""
+    count as ended, duties of the host that are sent again."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class RemoteProcesses:
             away=lambda why: self._output.take(f"cannot be reached for now: {why}"),
         )
         self._processes: dict[int, RemoteProcess] = {}
-        """Those of which the worker may still tell something, by key."""
+        """Those of which the worker may still report something, by key."""
         self._last_key = -1
         self._places = asyncio.Semaphore(FORKS_AT_ONCE)
         self._can_make = self._has_made = self._stopping = self._heard_letters = False
@@ -100,7 +100,7 @@ class RemoteProcesses:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether the worker has said something lately."""
+        """Whether the worker has sent something lately."""
         return self.line.is_reachable
 
     @property
@@ -168,7 +168,8 @@ class RemoteProcesses:
 
     async def stop(self) -> None:
         """Every process there has ended after this, if the host can be reached; bounded in time. A
-        worker that cannot be reached stops when it has not heard of the run for long."""
+        worker that cannot be reached stops when it has not received anything from the run for
+        long."""
         self._stopping = True
         self._fail_forks(ForkError(f"the run ends on {self._host}"))
         # Also one that cannot make more: what it has made goes on otherwise.
@@ -182,7 +183,7 @@ class RemoteProcesses:
             process.close()
 
     async def _until_stopped(self) -> None:
-        """Or it says nothing more."""
+        """Or it sends nothing more."""
         while not self._stopped.done():
             self._heard_letters = False
             await asyncio.wait([self._stopped], timeout=STOP_S)
@@ -241,7 +242,7 @@ class RemoteProcesses:
             if isinstance(note, UnderWay):
                 note.link.note_taken(note.size)
 
-    # -- what the worker says --------------------------------------------------------------
+    # -- what the worker sends --------------------------------------------------------------
 
     def _take(self, message: Any) -> None:
         """Raises `TunnelError`."""
@@ -285,7 +286,7 @@ class RemoteProcesses:
             raise TunnelError("a process that was not asked for")
         process = self._processes.get(message.key)
         if process is None:
-            return  # the worker had not heard yet that it is given up
+            return  # the worker had not received yet that it is given up
         match message:
             case ProcessMade():
                 process.made(message)

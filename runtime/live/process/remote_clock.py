@@ -16,7 +16,7 @@ class AheadSample(NamedTuple):
 
 
 class RemoteClock:
-    """The answer that took the shortest way says it best: it is wrong by half its way at most."""
+    """The answer that took the shortest way is the best: it is wrong by half its way at most."""
 
     def __init__(self) -> None:
         self._samples: deque[AheadSample] = deque(maxlen=SAMPLES)

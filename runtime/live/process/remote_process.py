@@ -32,7 +32,7 @@ class UnderWay(NamedTuple):
 
 
 SendThere = Callable[[TunnelMessage, object], None]
-"""To the worker, with what a note says of it."""
+"""To the worker, with what a note has of it."""
 
 
 class RemoteLink:
@@ -95,14 +95,14 @@ class RemoteProcess(Process):
         self.link = RemoteLink(key, send, self._hand_over)
         self.output = Output(self._print)
         self.link_ended = self.output_ended = False
-        """As the worker says."""
+        """As the worker reports."""
         self.is_killed = False
         self.seen: KernelLook | None = None
-        """What the system there has said of it last."""
+        """What the system there has reported of it last."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the worker has nothing more to tell of it."""
+        """Whether the worker has nothing more to report of it."""
         return self.link_ended and self.output_ended and self.exit_code is not None
 
     def made(self, told: ProcessMade) -> None:

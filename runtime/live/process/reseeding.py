@@ -5,7 +5,7 @@ gives its own generator a new seed after a fork, at random. All others are given
 their own next number and the name of the instance: so a generator with a seed of the user's gives
 each instance numbers of its own, the same ones each time that the instance begins.
 
-The parent of all instances asks the garbage collector for them, once: it knows every generator,
+The parent of all instances asks the garbage collector for them, once: it has every generator,
 whatever holds it (a default argument, a closure, a `partial`, an object in a list, a library), and
 no code of the user's is run to find one. A newcomer then pays for the generators alone.
 """

@@ -1,9 +1,9 @@
 """The private folder of a run: sockets of its instances, and whatever else belongs to it alone.
 
-    MARK     says that the folder is a private one of a run: only those are ever removed
+    MARK     shows that the folder is a private one of a run: only those are ever removed
     lock     held while the run lives
 
-A lock on the folder itself tells systemd-tmpfiles to leave it alone, and all that lies in it.
+A lock on the folder itself keeps systemd-tmpfiles from touching it, and all that lies in it.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class RunFolder(Protocol):
 class RunDir:
     """Mode 0700. A run that is killed cannot remove its own; a later run does.
 
-    The lock says that the run lives; the system releases it when the agent ends. A process that
-    removes a folder holds it meanwhile. `again`: of a run that is resumed, whose instances know the
+    The lock shows that the run lives; the system releases it when the agent ends. A process that
+    removes a folder holds it meanwhile. `again`: of a run that is resumed, whose instances have the
     sockets of each other by their paths; what was left by the last agent may just be removed.
     """
 

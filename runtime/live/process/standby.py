@@ -75,7 +75,7 @@ class Standbys:
             ours.close()
             self._make_later()
             return
-        with suppress(OSError):  # it has ended already, which is told in a moment
+        with suppress(OSError):  # it has ended already, which is reported in a moment
             ours.send(self.first_order)
 
     def note_failed(self, reason: str) -> None:
@@ -94,7 +94,7 @@ class Standbys:
         self._break_promise()
         self._stop_retrying()
         if self._standby is not None and self._standby.ended():
-            self._drop()  # the parent could not tell it any more
+            self._drop()  # the parent could not reach it any more
         standby, self._standby = self._standby, None
         return standby
 

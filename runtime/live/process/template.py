@@ -2,7 +2,7 @@
 
 It has one thread and no event loop, so that a fork copies no lock in a bad moment. It answers
 the agent's commands, reports the exits of its children, and ends with all of them when the agent
-says so or is gone. One of its children is its **standby**, an idle copy with a control socket of
+orders it or is gone. One of its children is its **standby**, an idle copy with a control socket of
 its own, which outlives it: if the parent is killed, the agent goes on with the standby.
 
 `python -m anabranch.runtime.live.process.template` starts a parent as a program of its own;
@@ -75,7 +75,7 @@ class Template:
         self._guarded: Path | None = None
 
     def serve(self) -> None:
-        """Return when told to stop or when the agent is gone; no child is left then."""
+        """Return when ordered to stop or when the agent is gone; no child is left then."""
         # What exists now is never collected: collecting would copy the pages shared with children.
         gc.disable()
         gc.freeze()
@@ -96,7 +96,7 @@ class Template:
             while self._running:
                 self._step({fd for fd, _ in poll.poll()})
         except (BrokenPipeError, ConnectionResetError):
-            # While it was told something.
+            # While something was sent to it.
             self._outlive_the_agent()
         finally:
             self._end_children()
@@ -289,7 +289,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     parser.add_argument("pipeline", metavar="FILE:NAME", help="shown in the list of processes")
     options = parser.parse_args(arguments)
     become_template()
-    # It hears nothing while it runs the user's file, so until then it is simply killed.
+    # It reads nothing while it runs the user's file, so until then it is simply killed.
     orphans.die_with_parent(options.agent_pid)
     control = socket.socket(fileno=options.control)
     if options.held is not None:

@@ -49,7 +49,7 @@ class TemplateLink:
             # Thousands of commands wait in the socket: it has been stopped, or hangs.
             self._on_end()
         except (BrokenPipeError, ConnectionResetError):
-            # Its end is noticed by the reader, which knows what to do.
+            # Its end is noticed by the reader, which handles it.
             return
 
     def send_with(self, message: msg.ToParent, fds: list[int]) -> None:

@@ -92,7 +92,7 @@ class TemplateProcess:
         self.let_go()
 
     def let_go(self) -> None:
-        """Give back what is open for this one alone. Whether it has ended cannot be told then."""
+        """Give back what is open for this one alone. Whether it has ended cannot be found then."""
         self.control.close()
         if self._handle is not None:
             self._handle.close()
@@ -161,7 +161,7 @@ def import_template(
         with _interrupts_blocked():
             popen = subprocess.Popen([*command, str(origin)], pass_fds=tuple(fds.values()))
         theirs.close()
-        with suppress(BrokenPipeError, ConnectionResetError):  # killed already, as is told later
+        with suppress(BrokenPipeError, ConnectionResetError):  # killed already: reported later
             control.sendall(request)
         return TemplateProcess(popen.pid, control, lifeline, popen)
 

@@ -1,14 +1,14 @@
-"""The tunnel between a run and its worker on another host: what they say to each other, and how
+"""The tunnel between a run and its worker on another host: what they send to each other, and how
 that outlives every stream that carries it.
 
     RemoteProcesses ─ Tunnel ═ stream, and the next one, … ═ Tunnel ─ HostWorker
 
 A message is cut into pieces, so that a large one never looks like silence. Pieces are numbered, and
 kept until the other end has acknowledged them (`anabranch.protocol.session`). On a new stream each
-end says which number it expects, and gets the rest. A worker that begins anew has another number,
+end states which number it expects, and gets the rest. A worker that begins anew has another number,
 and with it the tunnel begins anew.
 
-Here is no IO: `TunnelStream` carries what this says over one stream.
+Here is no IO: `TunnelStream` carries what this sends over one stream.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Key = Annotated[int, Meta(ge=0)]
 
 
 class TunnelError(Exception):
-    """The other end has said what it must not. `reason`: one of few texts, none from outside."""
+    """The other end has sent what it must not. `reason`: one of few texts, none from outside."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -244,7 +244,7 @@ class ParentFollowed(TunnelMessage, frozen=True, tag="followed"):
 
 
 class SystemLooks(TunnelMessage, frozen=True, tag="looks"):
-    """What the system says of processes, as `KernelLook`, where that is new."""
+    """What the system reports of processes, as `KernelLook`, where that is new."""
 
     seen: list[tuple[Key, str, int]]
 

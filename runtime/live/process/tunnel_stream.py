@@ -21,7 +21,7 @@ from anabranch.runtime.live.process.tunnel import (
 from anabranch.runtime.ports import clock
 
 ASK_S = 2.0
-"""Home asks so often, and the worker answers, so that both hear something."""
+"""Home asks so often, and the worker answers, so that both receive something."""
 SILENCE_S = 8.0
 """A stream on which nothing comes for so long is dropped."""
 
@@ -53,7 +53,7 @@ class TunnelStream:
         """Gets each answer to what home has asked, with the time by its own clock."""
 
     async def carry(self) -> None:
-        """Return when the stream has ended. Raises `TunnelError` if the other end has said what it
+        """Return when the stream has ended. Raises `TunnelError` if the other end has sent what it
         must not."""
         self._tunnel.on_news = self._news.set
         sending = asyncio.get_running_loop().create_task(self._send(), name="tunnel")
@@ -66,7 +66,7 @@ class TunnelStream:
             sending.cancel()
 
     def end(self) -> None:
-        """Of what is said here, only that all of the other end has come."""
+        """Of what is sent here, only that all of the other end has come."""
         if (body := self._tunnel.next_frame()) is not None:
             self._stream.send(body)
         self._stream.close()
@@ -114,7 +114,7 @@ class TunnelStream:
 
 
 async def heard(stream: FrameStream) -> bytes | None:
-    """The next frame; None if the stream has ended, or says nothing for `SILENCE_S`."""
+    """The next frame; None if the stream has ended, or carries nothing for `SILENCE_S`."""
     if stream.has_unread:
         return await stream.receive()
     try:

@@ -129,7 +129,7 @@ def _flush() -> None:
         try:
             stream.flush()
         except (OSError, ValueError):
-            # The agent is gone, or user code closed the stream: it cannot be told any more.
+            # The agent is gone, or user code closed the stream: it cannot be reported any more.
             continue
 
 

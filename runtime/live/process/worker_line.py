@@ -113,7 +113,7 @@ class WorkerLine:
             self._dialling.add_done_callback(self._note_end)
 
     async def close(self) -> None:
-        """The worker still hears that everything of it has come, if it can be reached."""
+        """The worker still learns that everything of it has come, if it can be reached."""
         self._closing = True
         if self._dialling is None:
             return
@@ -124,7 +124,7 @@ class WorkerLine:
         await asyncio.wait([self._dialling])
 
     def _note_end(self, dialling: asyncio.Task[None]) -> None:
-        """Of the task. An error of our own is told, since otherwise the run would hang."""
+        """Of the task. An error of our own is reported, since otherwise the run would hang."""
         if not dialling.cancelled() and (error := dialling.exception()) is not None:
             told = {"message": "a tunnel has ended with an error", "exception": error}
             asyncio.get_running_loop().call_exception_handler(told)

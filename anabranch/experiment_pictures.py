@@ -116,7 +116,7 @@ def _throughput(evaluation: Evaluation) -> Figure:
 
 
 def _messages(evaluation: Evaluation) -> Figure:
-    """Mean of all runs, beside what the formula says for the same newcomers made singly."""
+    """Mean of all runs, beside what the formula gives for the same newcomers made singly."""
     figure, rows = _figure("Figure 6: messages per operator and step, mean", len(COLOURS))
     for axes, (policy, colour) in zip(rows, COLOURS.items(), strict=True):
         out = evaluation.outcomes[policy]

@@ -174,7 +174,7 @@ def _measured(run: Report, name: str) -> dict[str, float]:
         if operator.name == name:
             if operator.capacity:
                 found["capacity"] = operator.capacity
-            elif operator.busy_s and operator.processed:  # each instance too little to say
+            elif operator.busy_s and operator.processed:  # each instance too little to count
                 found["capacity"] = operator.processed / operator.busy_s
             if operator.kind == "operator" and operator.tuples_in:
                 found["selectivity"] = operator.tuples_out / operator.tuples_in

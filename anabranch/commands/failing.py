@@ -23,7 +23,7 @@ class WrongUsage(Refusal):
 
 
 def in_words(error: Exception) -> str:
-    """Without the number of a refusal, which tells a user nothing."""
+    """Without the number of a refusal, which is of no use for a user."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return str(error)

@@ -188,7 +188,7 @@ class CopiesModel:
     def _change(
         self, draft: CopiesDraft, before: CopyWriter, after: CopyWriter, *, told: bool = False
     ) -> None:
-        """What follows for others from what the writer knows now."""
+        """What follows for others from what the writer has now."""
         self._look(draft, before.incarnation, after)
         for host in sorted(after.complete if told else after.complete - before.complete):
             draft.news.append((after.incarnation, after.order, host))
@@ -249,7 +249,7 @@ class CopiesModel:
         draft.spend("cuts")
         del draft.lines[incarnation, host]
 
-    # -- home hears --------------------------------------------------------------------------------
+    # -- home receives ----------------------------------------------------------------------
 
     def _note(self, draft: CopiesDraft) -> None:
         draft.home = draft.home.completed(*draft.news.pop(0))

@@ -58,7 +58,7 @@ SHIPPED = CopyRules()
 
 
 class CopyLine(NamedTuple):
-    """A connection. `sent`: how far the writer has sent; None until the holder has said what it
+    """A connection. `sent`: how far the writer has sent; None until the holder has stated what it
     has."""
 
     sent: Position | None
@@ -76,9 +76,9 @@ class Counted(NamedTuple):
 
 class CopiesState(NamedTuple):
     """`begun`: whether home has begun the incarnation that it has recorded. `fenced`: the holders
-    of which it knows that they are. `writers`: processes, also of lost incarnations. `local`: the
-    journal of a process that is dead, on its host. `read`: from what each incarnation has begun.
-    `born`: of each part, what the journal was when it began. `left`: the budgets."""
+    of which it has recorded that they are. `writers`: processes, also of lost incarnations.
+    `local`: the journal of a process that is dead, on its host. `read`: from what each incarnation
+    has begun. `born`: of each part, what the journal was when it began. `left`: the budgets."""
 
     home: CopySet
     begun: bool
@@ -141,7 +141,7 @@ class CopiesDraft:
         self.left = CopyScope(**counts)
 
     def order(self) -> None:
-        """Tell the writer which holders there are."""
+        """Send the writer which holders there are."""
         home = self.home
         if home.incarnation in self.writers and not home.given_up:
             self.orders.append((home.incarnation, home.order, home.holders))

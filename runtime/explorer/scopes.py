@@ -103,7 +103,7 @@ SMALL = scopes_of(
     "1,2 leaves=1 fresh=1 moves=1 crashes=1 keyed=1",
     "1,2 leaves=1 moves=1 tuples=1 crashes=2 keyed=1 finish slow",
     "1,1,1 joins=1 tuples=1 crashes=1 keyed=1 finish slow",
-    # Where two operations meet (`anabranch verify --coverage` tells which scope goes through what):
+    # Where two operations meet (`anabranch verify --coverage` shows which scope goes through what):
     # the role goes to a fresh instance and to a sibling at once,
     "1,1 leaves=1 fresh=1 sibling=1 crashes=1",
     "1,1 fresh=1 sibling=1 scalable=0,1 finish spawn",

@@ -6,7 +6,7 @@ about log2(n) periods, and hosts that were cut off agree again soon after they m
 
     ALIVE ──no answer to this host, nor to three that it asks──▶ SUSPECTED ──10 s──▶ DEAD
       ▲                                                              │                 │
-      ╰──────── the host hears of it, and takes a higher incarnation ┴─────────────────╯
+      ╰──────── the host gets that, and takes a higher incarnation ─┴─────────────────╯
     ALIVE ──says so──▶ LEFT
 
 - A statement on a host counts for one of its incarnations. Only the host itself begins another one,

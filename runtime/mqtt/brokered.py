@@ -30,7 +30,7 @@ from anabranch.runtime.ports.transport import Listening, P, Transport
 
 KIND = "mqtt"
 QOS = 0
-"""A broker that confirms a message says nothing of the other end, which confirms it, too."""
+"""A broker that confirms a message reports nothing of the other end, which confirms it, too."""
 RETRY_MAX_S = 3.0
 """Between attempts to reach the broker."""
 KEEPALIVE_S = 10
@@ -128,7 +128,7 @@ class Hub:
         self._made: dict[str, Callable[[], asyncio.Protocol]] = {}
         """By the topic of a place at which it listens."""
         self._streams: dict[str, BrokeredStream] = {}
-        """By the topic at which they hear."""
+        """By the topic at which they receive."""
         self._filters: dict[str, asyncio.Future[None]] = {}
         """Subscriptions, done when the broker has taken them."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -249,7 +249,7 @@ class Hub:
         return stream
 
     def _reset(self, topic: str, segment: StreamSegment) -> None:
-        """A process that goes on with a stream of an earlier one hears at once that it is gone."""
+        """A process that goes on with a stream of an earlier one learns at once that it is gone."""
         now = clock.monotonic()
         self._resets_s = max(self._resets_s, now - RESETS_AT_ONCE / RESETS_PER_S)
         if self._resets_s > now:

@@ -215,7 +215,7 @@ class BrokeredEnd:
         self.mine, self.theirs = mine, theirs
         self.dials = not theirs
         self.is_open = False
-        """Whether both ends have heard of each other."""
+        """Whether both ends have received from each other."""
         self.over = False
         self.broken = ""
         """Why, if it is over before its time."""
@@ -224,7 +224,7 @@ class BrokeredEnd:
         self._heard_s = self._asked_s = now
         self._ack_by_s: float | None = None
         self._told_to = WINDOW_BYTES
-        """Up to which offset the other end may send, as far as it was told."""
+        """Up to which offset the other end may send, as far as that has come."""
         self._open_by_s, self._open_wait_s = now, WAIT_MIN_S
         self.tick(now)
 
@@ -299,7 +299,7 @@ class BrokeredEnd:
         self._take(segment, now)
 
     def tick(self, now: float) -> None:
-        """The time that `due_s` has told has come."""
+        """The time that `due_s` has returned has come."""
         if self.over:
             return
         if now - self._heard_s >= SILENT_S:

@@ -18,8 +18,8 @@ CLOSE_S = 20.0
 
 
 class BrokeredStream(asyncio.Transport):
-    """`made`: makes the protocol, once both ends have heard of each other: then `opened` is done.
-    `publish`: sends a segment. `over`: is called when nothing more is heard or said."""
+    """`made`: makes the protocol, once both ends have received from each other: then `opened` is
+    done. `publish`: sends a segment. `over`: is called when nothing more is received or sent."""
 
     def __init__(
         self,

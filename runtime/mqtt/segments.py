@@ -1,6 +1,6 @@
-"""What the two ends of a stream over a broker say to each other: messages of MQTT, as values.
+"""What the two ends of a stream over a broker send to each other: messages of MQTT, as values.
 
-OPEN ─────────▶              the end that dials says its number
+OPEN ─────────▶              the end that dials states its number
      ◀───────── OPENED       so does the other one
 DATA ─────────▶              bytes from an offset on
      ◀───────── ACK          what has come, and how much may follow; so does each segment

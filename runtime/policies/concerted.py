@@ -2,9 +2,9 @@
 
 **Sums** of all siblings. At the end of a slot each instance sends its own figures to one neighbour,
 its **teller**: the least of its predecessors, for a source the least of its successors. Siblings
-have the same neighbours, so they have the same teller, and it knows all of them. When it has the
-figures of all, it sends the sums to each. It decides nothing. Without sums, for instance while
-neighbours change, an instance uses its own figures; the next slot may have another teller.
+have the same neighbours, so they have the same teller, and it has channels to all of them. When it
+has the figures of all, it sends the sums to each. It decides nothing. Without sums, for instance
+while neighbours change, an instance uses its own figures; the next slot may have another teller.
 
 **Plans.** If the keeper of an operator decides for all (`Policy.at_keeper`), it sends the number to
 the teller, which passes the newest on to all siblings. If one is lost, the next comes a period

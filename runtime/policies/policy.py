@@ -142,7 +142,7 @@ class Policy(ABC, Generic[M]):
 
     def at_start(self, scale: Scale) -> int:
         """With how many instances an operator begins, within the bounds of its scale; the fewest
-        unless a policy says otherwise."""
+        unless a policy returns another number."""
         return scale.min_instances
 
     @property

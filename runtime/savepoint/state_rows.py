@@ -70,7 +70,7 @@ def head_of(
     pinned: Mapping[str, int] | None = None,
 ) -> SavepointHead:
     """`span`: of the event times that the run has taken. `pinned`: numbers of instances that a user
-    has said."""
+    has set."""
     return SavepointHead(
         format=FORMAT,
         state_format=state_format,

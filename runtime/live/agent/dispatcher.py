@@ -83,7 +83,7 @@ class Dispatcher:
         self._reports = reports
         self._watchdog = watchdog
         self.on_copy: Callable[[Member, msg.CopyComplete], None] = lambda member, told: None
-        """Hears that a copy of the member's journal is complete."""
+        """Gets that a copy of the member's journal is complete."""
 
     def receive(self, member: Member, body: bytes) -> None:
         """One frame. What it raises is an error of the instance and closes its link."""

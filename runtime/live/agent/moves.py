@@ -15,7 +15,7 @@ class Moves:
         self._messenger = messenger
 
     def known_to(self, member: Member) -> list[HasMoved]:
-        """What a new incarnation of it has to know before it reaches any other."""
+        """What a new incarnation of it needs before it reaches any other."""
         return [_moved(one) for one in self._roster.living() if one.moved and one is not member]
 
     def tell(self, member: Member) -> None:

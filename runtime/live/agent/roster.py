@@ -106,7 +106,7 @@ class Member:
         return self.process is not None or self.incarnation > 1
 
     def listens_at(self, address: str) -> bool:
-        """Its present incarnation does. Whether others have to be told that it has moved."""
+        """Its present incarnation does. Whether others have to learn that it has moved."""
         has_moved = bool(self.address) and self.listens_on != self.host
         if has_moved:
             self.moved = self.incarnation

@@ -1,7 +1,7 @@
 """Where instances listen: learnt from messages that name them, and from their dialling.
 
-Of an instance that has moved to another host, the agent says where it is, and nothing else counts:
-a message, or a journal, may be older.
+Of an instance that has moved to another host, the agent states where it is, and nothing else
+counts: a message, or a journal, may be older.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ from anabranch.protocol.ids import InstanceId
 
 class JournalCopies:
     """`holders`: by host, the address of its copy keeper; `complete`: those of them with complete
-    copies, as home has recorded; `order`: number of the order that says so. `note`: gets, when it
+    copies, as home has recorded; `order`: number of the order that has this. `note`: gets, when it
     has changed, for what the copies wait; empty if for nothing. `completed`: gets the number of the
     newest order, and each host whose copy is complete; to be sent to home (`CopyComplete`).
 
-    A `Journal` is given it, and tells it what it writes."""
+    A `Journal` is given it, and sends it what it writes."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class JournalCopies:
 
     async def prepare(self, path: Path) -> None:
         """Before the journal at this path is read: ask the holders with complete copies how long
-        these are, until one has said it, and fetch what is missing here. A first incarnation
+        these are, until one has reported it, and fetch what is missing here. A first incarnation
         returns at once. Raises `FencedError` if this incarnation was given up."""
         raise NotImplementedError
 

@@ -1,7 +1,7 @@
 """An instance's line to the agent of its host: asks for children and splits, reports what happens.
 
 The agent is no part of the protocol. It makes processes, keeps the board of the sources, and
-listens to what is told.
+receives what comes.
 """
 
 from __future__ import annotations

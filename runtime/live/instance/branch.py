@@ -39,7 +39,7 @@ class Epoch:
 class Epochs:
     """The order between results and statements about them, such as watermarks.
 
-    Results of a keyed branch do not leave in the order in which they were made; what is said
+    Results of a keyed branch do not leave in the order in which they were made; what is stated
     about all made so far must wait for the last of them, and nothing needs to wait for it.
     """
 

@@ -250,8 +250,8 @@ class QueuePump(Pump):
 
     @property
     def drained(self) -> bool:
-        """The queue may be empty while calls of its last tuples are open, and hold what is said of
-        event time while there are no tuples."""
+        """The queue may be empty while calls of its last tuples are open, and hold what is stated
+        of event time while there are no tuples."""
         intake = self.path.intake
         return not self._working and not len(intake) and not intake.tuples
 

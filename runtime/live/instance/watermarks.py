@@ -143,7 +143,7 @@ class Watermarks:
         self._parting = set(parting)
 
     def say_again(self) -> None:
-        """In a new incarnation: state what was known, behind what is held; successors may know
+        """In a new incarnation: state what was known, behind what is held; successors may have
         it."""
         if self._wanted != NOTHING and not self._closed:
             self._state_now()

@@ -98,7 +98,8 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """The copy keeper from which it gets its journal first, whatever is in the file of this name;
     empty: it has it."""
     was_ready: bool = False
-    """An earlier incarnation has been: others may know it, and its journal has to be there."""
+    """An earlier incarnation has been: others may have its address, and its journal has to be
+    there."""
     moved: list[HasMoved] = []
     """Others that are on another host than they were."""
     in_vain: list[Ending] = []

@@ -36,7 +36,7 @@ def run_keeper(link_socket: socket.socket, assign: dict[str, Any], _pipeline: Pi
 
 
 def boot_id() -> str:
-    """Another one after each loss of power; empty where the system does not say."""
+    """Another one after each loss of power; empty where the system does not report it."""
     try:
         return BOOT_ID.read_text("ascii").strip()
     except OSError:
@@ -46,7 +46,7 @@ def boot_id() -> str:
 async def keep(
     link_socket: socket.socket, order: msg.AssignKeeper, process: OwnProcess, *, boot: str
 ) -> int:
-    """Returns the exit code: it ends by itself only if it cannot go on, and says why."""
+    """Returns the exit code: it ends by itself only if it cannot go on, and reports why."""
     link = await Link.attach(link_socket, lambda body: None)
     try:
         if order.tls:

@@ -118,7 +118,7 @@ class Evidence:
 
     @classmethod
     def of(cls, heritage: Heritage) -> Evidence:
-        """From what `heritage` says; what it does not know of is left out."""
+        """From what `heritage` gives; what it does not contain is left out."""
         sums: dict[tuple[str, ...], dict[str, float]] = {}
         loads: dict[str, list[tuple[int, float]]] = {}
         for text, value in heritage.items():

@@ -87,6 +87,8 @@ class CopiesModel:
         holders, home = dict(state.holders), state.home
         running = [w for w in state.writers if w.incarnation == home.incarnation]
         if home.given_up or not state.begun or not running:
+            if state.local is not None and not state.local[1]:
+                return "Q4: the instance could go on on its host"
             readable = [h for h in home.complete if h in holders and holders[h].readable]
             return f"Q4: the instance could go on from {min(readable)}" if readable else ""
         if not holders:
@@ -195,7 +197,7 @@ class CopiesModel:
         if (before_part := after.droppable) and after.dropped() != after:
             after = after.dropped()
             for (i, host), line in list(draft.lines.items()):
-                if i == after.incarnation and line.sent is not None:
+                if i == after.incarnation:
                     there = (*line.there, ("drop", before_part))
                     draft.lines[i, host] = line._replace(there=there)
         draft.writers[after.incarnation] = after

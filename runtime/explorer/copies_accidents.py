@@ -26,25 +26,28 @@ class CopyAccidents:
         current = [w for w in state.writers if w.incarnation == state.home.incarnation]
         if left.deaths and current and not state.home.given_up:
             (writer,) = current
-            for parts in _cuts(writer.parts, lossy=left.power > 0):
-                what = f"incarnation {writer.incarnation} dies, {parts} of its journal is left"
-                change = partial(self._die, incarnation=writer.incarnation, parts=parts)
+            i = writer.incarnation
+            change = partial(self._die, incarnation=i, parts=writer.parts, lossy=False)
+            yield CopyMove(f"incarnation {i} dies", True), change
+            for parts in _cuts(writer.parts) if left.power else ():
+                what = f"the host of incarnation {i} loses its power, {parts} is left"
+                change = partial(self._die, incarnation=i, parts=parts, lossy=True)
                 yield CopyMove(what, True), change
         for host, holder in state.holders:
             if left.losses:
                 yield CopyMove(f"{host} is lost", True), partial(self._lose, host=host)
-            for parts in _cuts(holder.parts, lossy=True) if left.power else ():
+            for parts in _cuts(holder.parts) if left.power else ():
                 what = f"{host} loses its power, {parts} is left"
                 yield CopyMove(what, True), partial(self._lose_power, host=host, parts=parts)
         if left.home_deaths:
             yield CopyMove("home dies, and is resumed", True), self._home_dies
 
-    def _die(self, draft: CopiesDraft, incarnation: int, parts: Parts) -> None:
+    def _die(self, draft: CopiesDraft, incarnation: int, parts: Parts, lossy: bool) -> None:
         draft.spend("deaths")
-        if parts != draft.writers[incarnation].parts:
+        if lossy:
             draft.spend("power")
         del draft.writers[incarnation]
-        draft.local = parts
+        draft.local = parts, lossy
         _silence(draft, incarnation)
 
     def _lose(self, draft: CopiesDraft, host: str) -> None:
@@ -88,10 +91,10 @@ def _silence(draft: CopiesDraft, incarnation: int) -> None:
             draft.lines[i, host] = line._replace(back=())
 
 
-def _cuts(parts: Parts, *, lossy: bool) -> Iterator[Parts]:
+def _cuts(parts: Parts) -> Iterator[Parts]:
     """What may be left of a journal: all, or less."""
     yield parts
-    while lossy and parts:
+    while parts:
         last = parts[-1]
         parts = (*parts[:-1], last._replace(size=last.size - 1)) if last.size > 1 else parts[:-1]
         yield parts

@@ -68,7 +68,7 @@ class HomeMoves:
     def _beginning(self, number: int = 0) -> Iterator[tuple[CopyMove, Change]]:
         i = number or self.home.incarnation
         if self.state.local is not None:
-            yield from self._beginning_again(self.state.local)
+            yield from self._beginning_again(*self.state.local)
             return
         for host in sorted(self._sources()):
             parts = self.holders[host].parts
@@ -77,9 +77,9 @@ class HomeMoves:
         if not self._sources() and not number:
             yield CopyMove(f"home gives up incarnation {i}, which did not begin"), _give_up_again
 
-    def _beginning_again(self, local: Parts) -> Iterator[tuple[CopyMove, Change]]:
+    def _beginning_again(self, local: Parts, lossy: bool) -> Iterator[tuple[CopyMove, Change]]:
         i = self.home.incarnation
-        if not self.rules.asks_holders:
+        if not (lossy and self.rules.asks_holders):
             change = partial(self._begin, parts=local)
             yield CopyMove(f"incarnation {i} begins where the last one was"), change
             return

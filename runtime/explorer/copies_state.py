@@ -49,7 +49,7 @@ class CopyRules:
     reads_complete: bool = True
     """Only complete copies are read."""
     asks_holders: bool = True
-    """An incarnation on the host of the one before compares its journal with a complete copy."""
+    """Behind a loss of power an incarnation compares its journal with a complete copy."""
     records_first: bool = True
     """Home records an incarnation before it begins one."""
 
@@ -76,9 +76,10 @@ class Counted(NamedTuple):
 
 class CopiesState(NamedTuple):
     """`begun`: whether home has begun the incarnation that it has recorded. `fenced`: the holders
-    of which it has recorded that they are. `writers`: processes, also of lost incarnations.
-    `local`: the journal of a process that is dead, on its host. `read`: from what each incarnation
-    has begun. `born`: of each part, what the journal was when it began. `left`: the budgets."""
+    of which it has recorded that they are. `writers`: processes, also of lost incarnations. `local`: the
+    journal of a process that is dead, on its host, and whether that has lost its power. `read`:
+    from what each incarnation has begun. `born`: of each part, what the journal was when it began.
+    `left`: the budgets."""
 
     home: CopySet
     begun: bool
@@ -88,7 +89,7 @@ class CopiesState(NamedTuple):
     lines: tuple[tuple[tuple[int, str], CopyLine], ...]
     orders: tuple[tuple[int, int, frozenset[str]], ...]
     news: tuple[tuple[int, int, str], ...]
-    local: Parts | None
+    local: tuple[Parts, bool] | None
     read: tuple[tuple[int, Parts], ...]
     counted: Counted
     born: tuple[tuple[tuple[int, int], Parts], ...]

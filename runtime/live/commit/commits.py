@@ -174,7 +174,7 @@ class Commits:
             self._trying_again = True  # nothing newer may be written before it
             self._pause(self._try_again(record, channels, waiting, error))
             return
-        if self._journal.power:
+        if self._journal.is_awaited:
             self._pause(self._sync(channels, waiting))
         else:
             self._flush(channels, waiting)
@@ -225,7 +225,7 @@ class Commits:
 
         await self._patience.outlast(again, error)
         self._trying_again = False
-        if self._journal.power:
+        if self._journal.is_awaited:
             await self._sync(channels, waiting)
         else:
             self._flush(channels, waiting)
@@ -237,7 +237,7 @@ class Commits:
         self.note("parted")
         await self.committed(at_once=True)
         self.closed, self.timer.is_open = True, False
-        self._journal.close()
+        self._close_journal()
 
     def stop(self) -> None:
         """Something was left half done: none of it may be recorded, nor be seen outside."""
@@ -248,4 +248,9 @@ class Commits:
         self.stop()
         if self._pausing is not None:
             self._pausing.cancel()
+        self._close_journal()
+
+    def _close_journal(self) -> None:
         self._journal.close()
+        if self._journal.copies is not None:
+            self._journal.copies.close()

@@ -30,9 +30,9 @@ import os
 import pickle
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store
@@ -68,6 +68,8 @@ DRAWN: Entry = ("drawn",)
 """The entry behind the last piece of a snapshot: the segments before are not needed any more."""
 _FOLLOWS = "follows"
 """Kind of the first entry of a segment: the number of one before it, and its bytes that count."""
+_AUTHOR = "author"
+"""Kind of an entry behind that one, where other hosts have copies: the incarnation."""
 
 
 class JournalError(PlainError):
@@ -82,16 +84,39 @@ class Record(NamedTuple):
     pieces: list[bytes]
 
 
+class Followed(Protocol):
+    """Copies of the journal on other hosts, which follow what is written here."""
+
+    incarnation: int
+
+    def begin(self, journal: Path, drop: Callable[[int], None]) -> None:
+        """It is written from now on. `drop`: removes the segments before one."""
+
+    def wrote(self, number: int, size: int) -> None:
+        """So many bytes of this segment are written."""
+
+    def drew(self) -> None:
+        """The snapshot that the last segment begins with is whole: those before are not needed any
+        more, once all copies have it."""
+
+    async def copied(self) -> None:
+        """Return when all copies that are waited for have all that is written."""
+
+    def close(self) -> None: ...
+
+
 class Journal:
     """The end that writes. One incarnation at a time: it locks the journal until it is closed.
+    `copies`: on other hosts, which follow it.
 
     Raises `JournalError` if another process writes it and does not end in a moment, `OSError` if
     the disk refuses.
     """
 
-    def __init__(self, path: Path, *, power: bool = False) -> None:
+    def __init__(self, path: Path, *, power: bool = False, copies: Followed | None = None) -> None:
         self.path = path
         self.power = power
+        self.copies = copies
         self.size = 0
         """Bytes of the present segment."""
         self._snapshot = 0
@@ -112,6 +137,8 @@ class Journal:
             opened.callback(self._extent.close)
             self._sync_last()
             self.begin_segment()
+            if copies is not None:
+                copies.begin(path, self.drop)
             opened.pop_all()
         not_for_children(self)
 
@@ -133,13 +160,13 @@ class Journal:
         none can be made, and goes on with the present one then."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
         try:
-            file = self._store.open(_name(self.path, self._number + 1), flags)
+            file = self._store.open(segment_at(self.path, self._number + 1), flags)
         except OSError as error:
             what = f"cannot begin a new part of the journal: {error.strerror}"
             raise OSError(error.errno, what, str(self.path)) from error
         if self._file is not None:
             self._file.close()
-            self._old.append((self._number, _name(self.path, self._number)))
+            self._old.append((self._number, segment_at(self.path, self._number)))
         self._number += 1
         self._file = file
         self.size = self._snapshot = 0
@@ -153,9 +180,16 @@ class Journal:
     def snapshot_complete(self) -> None:
         """The present segment has everything, safely: the older ones may go."""
         self._snapshot = self.size
-        for _, segment in self._old:
-            self._store.remove(segment)
-        self._old.clear()
+        if self.copies is not None:
+            self.copies.drew()
+        else:
+            self.drop(self._number)
+
+    def drop(self, before: int) -> None:
+        """Remove the segments before this one."""
+        while self._old and self._old[0][0] < before:
+            self._store.remove(self._old[0][1])
+            del self._old[0]
 
     def append(self, record: Record) -> None:
         """Raises `OSError` if the disk refuses; then nothing of the record counts, and the same
@@ -183,6 +217,8 @@ class Journal:
                 error.errno, f"cannot write the journal: {error.strerror}", str(self.path)
             ) from error
         self.size += _HEAD_BYTES + length
+        if self.copies is not None:
+            self.copies.wrote(self._number, self.size)
         if not self._file.status().st_nlink:
             raise JournalError(
                 f"the journal {str(self.path)!r} was removed while the run writes it, so a death "
@@ -192,8 +228,11 @@ class Journal:
 
     def _follows(self) -> list[Entry]:
         """Only in the first record of a segment."""
+        if self.size:
+            return []
         before = self._extent.noted
-        return [(_FOLLOWS, *before)] if not self.size and before.part else []
+        follows: list[Entry] = [(_FOLLOWS, *before)] if before.part else []
+        return follows if self.copies is None else [*follows, (_AUTHOR, self.copies.incarnation)]
 
     def _cut(self, file: File) -> None:
         """Remove what is left of a record that was not written whole."""
@@ -201,8 +240,16 @@ class Journal:
             file.truncate(self.size)
             self._is_torn = False
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether what was appended counts only when it is also elsewhere."""
+        return self.power or self.copies is not None
+
     async def synced(self) -> None:
-        """Return when all that was appended is on the disk."""
+        """Return when all that was appended is on the disk, or on the hosts with copies."""
+        if self.copies is not None:
+            await self.copies.copied()
+            return
         assert self._file is not None
         file = self._file.twin()
         folders = [] if self._is_named else [self._extent.folder, self.path.parent]
@@ -265,8 +312,8 @@ def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:
             break
     if number:
         raise JournalError(
-            f"the journal {str(path)!r}: {_name(path, number).name} is not there; put it back and "
-            "resume the run, or begin a new one"
+            f"the journal {str(path)!r}: {segment_at(path, number).name} is not there; put it back "
+            "and resume the run, or begin a new one"
         )
     for records in reversed(needed):
         yield from records
@@ -274,10 +321,56 @@ def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:
 
 def _taken_off(records: list[Record]) -> dict[int, int]:
     """How many bytes of a segment before this one count."""
-    if not records or not (told := records[0].entries) or told[0][0] != _FOLLOWS:
-        return {}
-    _, number, size = told.pop(0)
-    return {number: size}
+    told = records[0].entries if records else []
+    follows = told.pop(0) if told and told[0][0] == _FOLLOWS else None
+    if told and told[0][0] == _AUTHOR:
+        del told[0]
+    return {follows[1]: follows[2]} if follows else {}
+
+
+def whole_bytes(segment: Path) -> int:
+    """How many bytes of whole records a segment begins with."""
+    return _whole_in(store().read(segment))
+
+
+def _whole_in(data: bytes) -> int:
+    at = 0
+    while at + _HEAD_BYTES <= len(data) and (end := _end_of(data, at)) is not None:
+        at = end
+    return at
+
+
+def intact_segments(path: Path) -> list[tuple[int, int, int]]:
+    """Of each segment its number, its author, and how many of its bytes are whole records; none if
+    anything is damaged or missing, as after a loss of power."""
+    found: list[tuple[int, int, int]] = []
+    for number, segment in segments(path):
+        data = store().read(segment)
+        if not (size := _whole_in(data)):
+            continue
+        told = _record(segment, data, 0, size).entries[:2]
+        entries = {entry[0]: entry[1:] for entry in told if entry[0] in (_FOLLOWS, _AUTHOR)}
+        follows = entries.get(_FOLLOWS)
+        if found and follows != (found[-1][0], found[-1][2]):
+            return []
+        if not found and follows and not _is_drawn(segment, data):
+            return []
+        found.append((number, *entries.get(_AUTHOR, (0,)), size))
+    try:
+        least = read_extent(path, power=False) if found else Extent()
+    except ExtentError:
+        return []
+    return found if not found or least <= (found[-1][0], found[-1][2]) else []
+
+
+def _is_drawn(segment: Path, data: bytes) -> bool:
+    """Whether nothing before this segment is needed."""
+    at = 0
+    while at + _HEAD_BYTES <= len(data) and (end := _end_of(data, at)) is not None:
+        if DRAWN in _record(segment, data, at, end).entries:
+            return True
+        at = end
+    return False
 
 
 def remove_journal(path: Path) -> None:
@@ -286,6 +379,7 @@ def remove_journal(path: Path) -> None:
         disk.remove(segment)
     remove_extent(path)
     disk.remove(base_of(path))
+    disk.remove(boot_of(path))
     disk.remove(_lock_of(path))
 
 
@@ -294,12 +388,17 @@ def base_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.base")
 
 
+def boot_of(path: Path) -> Path:
+    """Where it says in which life of its host a journal with copies was begun last."""
+    return path.with_name(f"{path.name}.boot")
+
+
 def segments(path: Path) -> list[tuple[int, Path]]:
     """The segments of a journal, oldest first."""
     before = f"{path.name}."
     names = store().names(path.parent)
     numbers = [name.removeprefix(before) for name in names if name.startswith(before)]
-    return [(n, _name(path, n)) for n in sorted(int(n) for n in numbers if n.isdecimal())]
+    return [(n, segment_at(path, n)) for n in sorted(int(n) for n in numbers if n.isdecimal())]
 
 
 def _extent_of(path: Path, there: list[tuple[int, Path]], power: bool) -> Extent:
@@ -314,7 +413,9 @@ def _extent_of(path: Path, there: list[tuple[int, Path]], power: bool) -> Extent
             "one"
         ) from None
     if there[-1][0] < extent.part:
-        raise JournalError(_lost(_name(path, extent.part), f"it is gone: {extent.size:,} bytes"))
+        raise JournalError(
+            _lost(segment_at(path, extent.part), f"it is gone: {extent.size:,} bytes")
+        )
     return extent
 
 
@@ -394,5 +495,5 @@ def _record(segment: Path, data: bytes, at: int, end: int) -> Record:
     return Record(others, pieces)
 
 
-def _name(path: Path, number: int) -> Path:
+def segment_at(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")

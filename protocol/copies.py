@@ -86,10 +86,14 @@ class CopyHolder:
         return replace(self, fenced=incarnation)
 
     def opened(self, incarnation: int, offered: Parts) -> CopyHolder:
-        """J2: the writer has these parts. What it does not have goes: no record of that counts."""
+        """J2: the writer has these parts. What it does not have goes: no record of that counts.
+        It may have older parts, which this copy needs no more (J6)."""
         kept: list[Part] = []
         held = {part.number: part for part in self.parts}
+        first = self.parts[0].number if self._shares_its_first(offered) else 0
         for part in offered:
+            if part.number < first:
+                continue
             mine = held.get(part.number)
             if mine is None or mine.author != part.author:
                 break
@@ -98,6 +102,9 @@ class CopyHolder:
                 break
         owed = None if self.owed is None else end_of(offered)
         return replace(self.fence(incarnation), parts=tuple(kept), owed=owed)._paid()
+
+    def _shares_its_first(self, offered: Parts) -> bool:
+        return bool(self.parts) and self.parts[0][:2] in [part[:2] for part in offered]
 
     def appended(self, incarnation: int, part: Part, at: int) -> CopyHolder:
         """Bytes of this part, from `at` up to its `size`. Those that are there already do not

@@ -70,6 +70,11 @@ class TakesAnyAuthor(CopyHolder):
         return CopyHolder.opened(self, incarnation, tuple(same))
 
 
+class WantsOlderPartsAgain(CopyHolder):
+    def _shares_its_first(self, offered: Parts) -> bool:
+        return False
+
+
 class ReadsWhatIsLeft(CopyHolder):
     @property
     def readable(self) -> bool:
@@ -162,6 +167,12 @@ BROKEN_COPIES = (
         "older parts go before all have the newer snapshot",
         CopyScope(5, 1, rolls=1, give_ups=1),
         replace(SHIPPED, writer=DropsWhenItIsDrawn),
+    ),
+    BrokenCopies(
+        "J6",
+        "a copy without older parts begins anew when the writer has them",
+        CopyScope(2, 2, rolls=1, give_ups=1, snapshot=1),
+        replace(SHIPPED, holder=WantsOlderPartsAgain),
     ),
     BrokenCopies(
         "J7",

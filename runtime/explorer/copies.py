@@ -2,11 +2,11 @@
 `CopyWriter` and `CopySet` (`docs/protocol.md` 9).
 
 An instance writes `records`, in a part for each incarnation and `rolls` more; the snapshot that a
-part begins with is whole after two. `holders` have copies, `spares` may get one. Home gives up the
-instance's host `give_ups` times: the incarnation lives on, in a partition, and all that it sends
-comes at any time. Its process dies `deaths` times and goes on at its own host. `losses` holders are
-gone for good; `power` hosts lose any part of what they have written last; `cuts` connections break;
-`changes` holders are added or taken away; home dies `home_deaths` times.
+part begins with is whole after `snapshot`. `holders` have copies, `spares` may get one. Home gives
+up the instance's host `give_ups` times: the incarnation lives on, in a partition, and all that it
+sends comes at any time. Its process dies `deaths` times and goes on at its own host. `losses`
+holders are gone for good; `power` hosts lose any part of what they have written last; `cuts`
+connections break; `changes` holders are added or taken away; home dies `home_deaths` times.
 
 Properties. Q1 what counts of an incarnation is known to all later ones that have been read. Q2 each
 complete copy that can be read, and each journal that an incarnation is read from, is whole and has
@@ -24,7 +24,6 @@ from anabranch.runtime.explorer.copies_accidents import CopyAccidents
 from anabranch.runtime.explorer.copies_home import HomeMoves
 from anabranch.runtime.explorer.copies_state import (
     SHIPPED,
-    SNAPSHOT,
     UNDER_WAY,
     Change,
     CopiesDraft,
@@ -131,7 +130,7 @@ class CopiesModel:
         if state.left.records and _uncounted(writer) < UNDER_WAY:
             if mine:
                 yield CopyMove(f"{i} writes"), partial(self._write, incarnation=i)
-            if not mine or (state.left.rolls and writer.parts[-1].size >= SNAPSHOT):
+            if not mine or (state.left.rolls and writer.parts[-1].size >= self.scope.snapshot):
                 yield CopyMove(f"{i} begins a part"), partial(self._write, incarnation=i, new=True)
         lines, holders = dict(state.lines), dict(state.holders)
         for host in sorted(writer.holders & holders.keys()):
@@ -155,7 +154,7 @@ class CopiesModel:
             draft.born[number, incarnation] = writer.parts
         writer = writer.wrote(number, size + 1)
         self._look(draft, incarnation, writer)
-        draft.writers[incarnation] = writer.drew() if size + 1 == SNAPSHOT else writer
+        draft.writers[incarnation] = writer.drew() if size + 1 == self.scope.snapshot else writer
 
     def _connect(self, draft: CopiesDraft, incarnation: int, host: str) -> None:
         parts = draft.writers[incarnation].parts

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from anabranch.protocol.copies import CopyHolder, CopySet, CopyWriter, Parts, Position
 
 SNAPSHOT = 2
-"""Records until the snapshot that a part begins with is whole."""
 UNDER_WAY = 2
 """Messages on their way to a holder, and records that do not count yet, at most."""
 
@@ -28,10 +27,13 @@ class CopyScope:
     cuts: int = 0
     changes: int = 0
     home_deaths: int = 0
+    snapshot: int = SNAPSHOT
 
     def __str__(self) -> str:
-        counts = ((name, getattr(self, name)) for name in self.__slots__)
-        told = " ".join(f"{name}={count}" for name, count in counts if count)
+        counts = {name: getattr(self, name) for name in self.__slots__}
+        if self.snapshot == SNAPSHOT:
+            del counts["snapshot"]
+        told = " ".join(f"{name}={count}" for name, count in counts.items() if count)
         return f"copies: {told}"
 
 
@@ -158,7 +160,9 @@ class CopiesDraft:
             first = parts[0]
             if any(p[:2] == wanted[:2] and p.size >= wanted.size for p in parts):
                 break
-            parts = self.born[first.number, first.author] if first.size >= SNAPSHOT else ()
+            parts = (
+                self.born[first.number, first.author] if first.size >= self.left.snapshot else ()
+            )
         if not parts:
             return f"record {wanted.size} of part {wanted.number} has counted, and is not there"
         return ""

@@ -294,4 +294,5 @@ COPIES_DEEP = (
     CopyScope(2, 1, give_ups=1, deaths=1, power=1),
     CopyScope(2, 1, give_ups=1, cuts=1, home_deaths=1),
     CopyScope(1, 2, 1, give_ups=1, losses=1),
+    CopyScope(2, 2, rolls=1, give_ups=1, snapshot=1),
 )

@@ -38,6 +38,15 @@ def test_behind_a_part_that_is_shorter_than_in_the_journal_nothing_is_kept() -> 
     assert held.opened(1, (Part(1, 1, 6), Part(2, 1, 7))).parts == (Part(1, 1, 5),)
 
 
+def test_a_copy_that_needs_older_parts_no_more_does_not_begin_anew_for_them() -> None:
+    """J6: the next incarnation may be read from a holder that has not heard yet that they go. A
+    walk of the explorer has found it."""
+    held = CopyHolder(2, (Part(2, 2, 7), Part(3, 2, 5)))
+    offered = (Part(1, 1, 10), Part(2, 2, 7), Part(3, 2, 4))
+    assert held.opened(3, offered).parts == (Part(2, 2, 7), Part(3, 2, 4))
+    assert held.opened(3, (Part(1, 1, 10), Part(2, 3, 7))).parts == ()
+
+
 def test_repeated_bytes_count_once_and_a_gap_is_refused() -> None:
     held = CopyHolder(1, (Part(1, 1, 10),))
     assert held.appended(1, Part(1, 1, 9), 4) == held

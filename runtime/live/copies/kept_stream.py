@@ -24,7 +24,7 @@ STRANGERS, BUSY, SLOW, MALFORMED, DISK = (
 )
 
 
-class Keeping(Protocol):
+class CopiesHere(Protocol):
     """What a connection must know of its keeper, and what it calls."""
 
     token: bytes
@@ -41,7 +41,7 @@ class Keeping(Protocol):
 
 
 class KeptStream(asyncio.Protocol):
-    def __init__(self, keeper: Keeping) -> None:
+    def __init__(self, keeper: CopiesHere) -> None:
         self._keeper = keeper
         self._reader = FrameReader(messages.FRAME_BYTES_MAX)
         self._nonce = clock.secret(16)

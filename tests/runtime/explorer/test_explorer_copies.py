@@ -30,7 +30,16 @@ def test_two_incarnations_never_act_together_and_nothing_that_counts_is_lost(
     assert found.states < LARGE
 
 
-@pytest.mark.parametrize("broken", BROKEN_COPIES, ids=lambda b: b.what)
+LARGE_SCOPES = {*COPIES_DEEP} - {*COPIES_SMALL}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(b, id=b.what, marks=[pytest.mark.slow] if b.scope in LARGE_SCOPES else [])
+        for b in BROKEN_COPIES
+    ],
+)
 def test_each_broken_rule_is_found_out(broken: BrokenCopies) -> None:
     found = explore_copies(broken.scope, broken.rules)
     assert re.match(r"Q\d:", found.fault)
@@ -39,8 +48,7 @@ def test_each_broken_rule_is_found_out(broken: BrokenCopies) -> None:
 
 def test_all_rules_are_broken_and_the_scopes_are_searched_unbroken() -> None:
     assert {broken.rule for broken in BROKEN_COPIES} == {f"J{n}" for n in range(1, 8)}
-    small = {broken.scope for broken in BROKEN_COPIES} - {*COPIES_DEEP}
-    for scope in small:
+    for scope in {broken.scope for broken in BROKEN_COPIES} - {*COPIES_DEEP}:
         assert explore_copies(scope).fault == ""
 
 

@@ -84,8 +84,8 @@ class JournalCopies:
     async def prepare(self, path: Path) -> None:
         """Before the journal at this path is read. If this host may have lost its power, or the
         journal is damaged: ask the holders with complete copies how long these are, until one has
-        reported it, and fetch what is missing here. Raises `FencedError` if this incarnation was given
-        up."""
+        reported it, and fetch what is missing here. Raises `FencedError` if this incarnation was
+        given up."""
         self._path = path
         pause_s, began = RETRY_FIRST_S, clock.monotonic()
         trusted = self.incarnation == 1 or self._is_as_it_was(path)

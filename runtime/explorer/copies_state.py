@@ -78,10 +78,10 @@ class Counted(NamedTuple):
 
 class CopiesState(NamedTuple):
     """`begun`: whether home has begun the incarnation that it has recorded. `fenced`: the holders
-    of which it has recorded that they are. `writers`: processes, also of lost incarnations. `local`: the
-    journal of a process that is dead, on its host, and whether that has lost its power. `read`:
-    from what each incarnation has begun. `born`: of each part, what the journal was when it began.
-    `left`: the budgets."""
+    of which it has recorded that they are. `writers`: processes, also of lost incarnations.
+    `local`: the journal of a process that is dead, on its host, and whether that has lost its
+    power. `read`: from what each incarnation has begun. `born`: of each part, what the journal was
+    when it began. `left`: the budgets."""
 
     home: CopySet
     begun: bool

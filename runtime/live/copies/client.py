@@ -81,14 +81,14 @@ class JournalCopies:
 
     # -- before the journal is read ------------------------------------------------------------
 
-    async def prepare(self, path: Path) -> None:
+    async def prepare(self, path: Path, *, was_ready: bool = True) -> None:
         """Before the journal at this path is read. If this host may have lost its power, or the
         journal is damaged: ask the holders with complete copies how long these are, until one has
         reported it, and fetch what is missing here. Raises `FencedError` if this incarnation was
-        given up."""
+        given up. `was_ready`: whether an incarnation has been; else nothing has counted yet."""
         self._path = path
         pause_s, began = RETRY_FIRST_S, clock.monotonic()
-        trusted = self.incarnation == 1 or self._is_as_it_was(path)
+        trusted = self.incarnation == 1 or not was_ready or self._is_as_it_was(path)
         while not (trusted or await self._compared(path)):
             if clock.monotonic() - began > NOTE_S:
                 hosts = ", ".join(sorted(self._writer.waited)) or "home"

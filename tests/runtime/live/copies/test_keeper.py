@@ -158,6 +158,16 @@ async def test_a_copy_that_no_writer_has_opened_is_not_readable(keeping: Keeping
         await fetch(keeping.address, TOKEN, ME, 2, keeping.folder / "a.journal")
 
 
+async def test_one_that_has_never_been_ready_asks_no_holder(tmp_path: Path) -> None:
+    """Nothing of it has counted, and a holder may never have heard of it."""
+    copies = JournalCopies(
+        ME, 2, TOKEN, order=1, holders={"b": "tcp:127.0.0.1:1"}, complete=["b"],
+        completed=lambda *_: None,
+    )  # fmt: skip
+    await copies.prepare(tmp_path / "a.journal", was_ready=False)
+    assert copies.parts == ()
+
+
 async def test_a_fence_outlives_the_keeper(keeping: Keeping) -> None:
     """J4."""
     await fence(keeping.address, TOKEN, ME, 5)

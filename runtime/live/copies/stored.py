@@ -48,7 +48,7 @@ class StoredCopy:
                 fenced, boot, sound, self.known = msgpack.unpackb(self._store.read(path))
             except ValueError as error:
                 raise CopyError(f"{path} is damaged: {error}") from None
-        is_sound = sound and boot == self._boot
+        is_sound = sound and bool(boot) and boot == self._boot
         self._saved = (fenced, True, self.known) if is_sound else None
         parts = tuple(part for part in self._there() if part.size)
         holder = CopyHolder(fenced, parts)

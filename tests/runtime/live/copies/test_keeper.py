@@ -150,6 +150,26 @@ async def test_of_two_connections_of_a_writer_only_the_newer_one_is_read(keeping
     new.close()
 
 
+async def test_what_the_next_incarnation_does_not_have_goes_from_the_disk(keeping: Keeping) -> None:
+    """J2."""
+    old, answers = await keeping.writer()
+    old.write(messages.OPEN, 1, [])
+    await answers.following()
+    old.write(messages.APPEND, 1, 1, 0, b"abcdef")
+    assert await answers.following() == [messages.HAVE, 1, 6]
+    old.write(messages.APPEND, 2, 1, 0, b"ghi")
+    assert await answers.following() == [messages.HAVE, 2, 3]
+    new, answers = await keeping.writer()
+    new.write(messages.OPEN, 2, [[1, 1, 4], [2, 2, 9]])
+    assert await answers.following() == [messages.HAVE, 1, 4]
+    assert keeping.parts() == ["1.1"]
+    new.write(messages.APPEND, 2, 2, 0, b"jkl")
+    assert await answers.following() == [messages.HAVE, 2, 3]
+    folder = keeping.folder / "copies" / "total.3"
+    assert [(folder / name).read_bytes() for name in keeping.parts()] == [b"abcd", b"jkl"]
+    new.close()
+
+
 async def test_a_copy_that_no_writer_has_opened_is_not_readable(keeping: Keeping) -> None:
     for _ in range(2):
         found = await fence(keeping.address, TOKEN, ME, 2)

@@ -85,7 +85,7 @@ def read_recording(
     column: str | None = None,
     interval_s: float | None = None,
 ) -> Recording:
-    """Read a recorded load; `form` is told from the file unless given.
+    """Read a recorded load; `form` is recognised by the content unless given.
 
     `column`: which column holds the numbers (default: the second beside time stamps, else the
     first). `interval_s`: seconds per line of `values` or per bin of `arrivals` (default 1).

@@ -39,12 +39,13 @@ class Attempts(Caller):
             undo.always = undo.twice = True
 
     def leave(self, key: Any, error: BaseException, part: Part) -> None:
-        """The state of a key cannot go where its group goes: the key begins anew there."""
+        """The state of a key cannot move with its group: the key begins anew at the new owner."""
         reason = self._reason(Unpicklable(describe(error)))
         part.letters.append(DeadLetter(f"{reason}; it is left out", None, f"key {shown(key)}"))
 
     def forget(self) -> None:
-        """States may have come from elsewhere, where they have changed."""
+        """Drop what is remembered of states: they may have come from another instance, which has
+        changed them."""
         self._undo.forget()
         self.handler.undo.forget()
 
@@ -90,7 +91,7 @@ class Attempts(Caller):
         return True
 
     def _try(self, kept: Kept, part: Part) -> BaseException | None:
-        """Process a tuple; what it raised, and nothing has happened then."""
+        """Process a tuple. Returns what it raised; then the state is as before."""
         handler, time, key = self.handler, self._time, kept.key
         self._call_all_before(kept, part)
         time.watermark, time.reached = max(kept.watermark, kept.mark), kept.watermark

@@ -8,7 +8,7 @@
 - behind: state is here, and what was kept must be processed before anything that comes now.
 - owned: tuples are processed. frozen: tuples are kept, to go along when the group is given away.
 
-The methods that note themselves by their own name are the changes that a journal consists of: the
+The methods that record their own name and arguments are the changes that a journal consists of: the
 same calls in the same order give the same holdings (`anabranch.runtime.keyed.journaling`).
 """
 
@@ -62,12 +62,12 @@ class Holdings:
 
     @property
     def whole(self) -> Groups:
-        """Groups that have come to their last chunk, and are not open yet."""
+        """Groups whose last chunk has come, and that are not open yet."""
         return frozenset(g for g, arrival in self.arriving.items() if arrival.complete)
 
     @property
     def known(self) -> Groups:
-        """Groups that are here, whole, whatever is done with them."""
+        """Groups that are here as a whole, in whatever phase."""
         return self.owned | self.frozen | self.behind | self.whole
 
     def set_groups(self, owned: Groups, frozen: Groups, behind: Groups) -> None:

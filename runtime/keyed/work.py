@@ -32,9 +32,9 @@ NEVER = math.nan
 
 
 class Marks(NamedTuple):
-    """Those of some tuples, none before the watermark. `exact`: event time here goes on with them,
-    so a timer is called before the first tuple whose mark has come to its time. `by_key`: that of
-    each key does, for handlers with `time_by_key`."""
+    """Marks of some tuples, none before the watermark. `exact`: event time here follows them, so a
+    timer is called before the first tuple whose mark has reached its time. `by_key`: event time of
+    each key follows them, for handlers with `time_by_key`."""
 
     values: list[float]
     exact: bool
@@ -42,7 +42,7 @@ class Marks(NamedTuple):
 
     @property
     def reached(self) -> bool:
-        """Whether each tuple comes when its event time has, for its key at least."""
+        """Whether event time has reached each tuple when it comes, for its key at least."""
         return self.exact or self.by_key
 
 
@@ -303,7 +303,7 @@ class Worker(Attempts):
                 self._put_aside(group, kept, part)
 
     def open(self, keys: list[Any], groups: frozenset[int]) -> bool:
-        """Whether all keys are keys, and of these groups."""
+        """Whether all keys are valid and belong to these groups."""
         try:
             return groups.issuperset(map(self._store.group_of.__getitem__, keys))
         except Exception:

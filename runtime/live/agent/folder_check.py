@@ -42,7 +42,8 @@ class FolderCheck:
             self._renew_marks()
 
     def _renew_marks(self) -> None:
-        """Without them, neighbours would wait for instances that have ended."""
+        """Make marks of ended instances again: without them, neighbours would wait for these for
+        ever."""
         try:
             for operator in self._roster.next_number:
                 if self._marks.are_to_renew(operator):

@@ -77,8 +77,8 @@ class RunJournalWriter:
         self.log(Founded())
 
     def log(self, record: RunRecord) -> None:
-        """Write it, or as soon as there is room. Raises `CannotWrite`, and the run fails, if that
-        is not what is lacking."""
+        """Write it, or as soon as the disk has room. Other errors of the disk fail the run, and
+        raise `CannotWrite`."""
         if self._journal is None:
             return
         if self.is_behind:
@@ -95,7 +95,8 @@ class RunJournalWriter:
             self._tasks.start("journal_writer", self._catch_up(error))
 
     def _postpone(self, record: RunRecord) -> None:
-        """What only the report needs may be too much: then the next snapshot has it."""
+        """Keep it until there is room. What only the report needs is dropped if too much waits; the
+        next snapshot has it."""
         if isinstance(record, Happened | Sampled) and len(self._behind) >= BEHIND_MAX:
             self._lacks_news = True
         elif not isinstance(record, Passed):

@@ -1,7 +1,7 @@
 """Operators whose number of instances a user has set: it is brought about and kept until the user
 takes it back, and meanwhile their policies decide nothing.
 
-    pin ─▶ journal ─▶ instances get that it holds ─▶ orders, as those of a controller
+    pin ─▶ journal ─▶ the pin reaches instances ─▶ orders, as those of a controller
 
 Instances carry the orders out by the protocol, so bounds and vetoes of the core hold. What hinders
 only policies does not count: a full host, a budget of actions.
@@ -30,7 +30,8 @@ from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.hints import hint
 
 PERIOD_S = 1.0
-"""Between two orders to instances of one operator; what was ordered counts for three of them."""
+"""Between two orders to instances of one operator. An order counts as under way for three
+periods."""
 BOUNDLESS = 1 << 30
 
 

@@ -75,7 +75,7 @@ def _to_recorder(recorder: Recorder, record: log.Happened | log.Sampled | log.Re
 
 
 def _end(roster: Roster, count: FinalCount) -> None:
-    """A member that has given its account has ended, whether that was written too or not."""
+    """A member whose final count is recorded has ended, even if its end is not recorded."""
     for member in roster.living(count.operator):
         if member.text == count.id:
             roster.end(member, Phase.GONE)
@@ -111,7 +111,8 @@ def snapshot(run: Recorded, passed_s: float) -> Iterator[log.RunRecord]:
 
 
 def _of_report(recorder: Recorder) -> Iterator[log.RunRecord]:
-    """What counts the resumptions comes behind the events that record them."""
+    """`Reported` has the number of resumptions, so it comes behind the events of resumptions, which
+    count up."""
     for event in recorder.events:
         yield log.Happened(event=event)
     yield log.Reported(

@@ -26,7 +26,7 @@ class AddressBook(Addresses):
             self[instance] = address
 
     def move(self, instance: InstanceId, incarnation: int, address: str) -> bool:
-        """From this incarnation on it listens there. Whether that is news."""
+        """From this incarnation on it listens there. Returns whether that is new."""
         newest, _ = self._moved.get(instance, (0, ""))
         if incarnation <= newest:
             return False

@@ -23,10 +23,10 @@ LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NOBODY_LISTENS = (ConnectionRefusedError, FileNotFoundError, TimeoutError)
 UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH)
 DIAL_S = 10.0
-"""To a host that is switched off nothing comes back, and the system tries for minutes, more and
-more rarely."""
+"""Bound on one attempt: a host that is switched off answers nothing, and the system would try for
+minutes, more and more rarely."""
 BARRED = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP)
-"""On the way to a socket: it does not help to try again."""
+"""Errors on the way to a socket after which another attempt does not help."""
 
 
 class Neighbours(Protocol):
@@ -90,7 +90,7 @@ class Dialer:
             del self._tries[channel.peer]
 
     def try_now(self, peer: InstanceId) -> None:
-        """It listens elsewhere: what is tried just now leads nowhere."""
+        """The peer listens elsewhere now: end the present attempt, which leads nowhere."""
         limit = self._tries.get(peer)
         if limit is not None and not limit.expired():
             limit.reschedule(asyncio.get_running_loop().time())

@@ -31,7 +31,7 @@ LOCK, HOST, TOKEN, DRAINED = "lock", "host.json", "token", "drained"
 TOKEN_BYTES = 32
 DAMAGED = ".damaged"
 ASIDE_MAX = 100
-"""Then the last one is replaced."""
+"""So many damaged files are kept; after that, the last one is replaced."""
 
 
 class FolderError(ValueError):

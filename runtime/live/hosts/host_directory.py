@@ -33,7 +33,7 @@ from anabranch.runtime.ports.disk import store
 
 
 class HostDirectory:
-    """Used in several threads. `epoch`: of this process, unlike those of all others."""
+    """Used in several threads. `epoch`: of this process; no other process has the same."""
 
     def __init__(self) -> None:
         self.epoch = clock.secret(EPOCH_BYTES)

@@ -91,7 +91,8 @@ class AliveLock:
         return self._file.fileno()
 
     def is_taken(self) -> bool:
-        """Whether it is this one's now; no, as long as there is a process of an earlier worker."""
+        """Whether this process has the lock now; not as long as there is a process of an earlier
+        worker."""
         return self._file.lock(wait=False)
 
     def close(self) -> None:

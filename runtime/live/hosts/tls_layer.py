@@ -1,7 +1,7 @@
-"""TLS between the bytes of a connection and those of a stream, without the connection itself.
+"""TLS as a layer between a connection and a stream: bytes in, bytes out; it holds no connection.
 
-Python's `ssl` does it in memory. What it wants sent is taken out after each step, so that the other
-end also gets why it is refused.
+Python's `ssl` works in memory. Its output is taken after each step, so that the other end also gets
+the reason of a refusal.
 """
 
 from __future__ import annotations

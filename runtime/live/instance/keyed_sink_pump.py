@@ -78,8 +78,9 @@ class KeyedSinkPump(KeyedPump):
         self.path.meter.processed(0, seconds)
 
     async def _write_ready(self) -> float:
-        """How long that took, in seconds. What is not written stays: a death would lose it. Where
-        it may be lost, and not come twice, it goes."""
+        """Returns how long that took, in seconds. Tuples stay in the list until they are written,
+        or a death would lose them; with at most once they leave it before, or a death would repeat
+        them."""
         passed_s = 0.0
         while self._ready:
             refused = await self.poison_guard.before(READY) if self.poison_guard.on else ""

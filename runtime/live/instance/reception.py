@@ -92,8 +92,8 @@ class Reception:
             channel.settle(number)
 
     def message_again(self, channel: Channel, message: Message) -> None:
-        """The core has had it in an earlier incarnation; what follows behind the batches before it
-        has not been done."""
+        """A repeated message, which the core has handled in an earlier incarnation. What it means
+        for event time, behind the batches before it, has not been done."""
         if not self._say_in_turn(channel, message):
             channel.settle(channel.number)
 

@@ -4,10 +4,10 @@
                                       └──▶ ended ──all of it safe──▶ tidied up, forgotten
 
 It claims splits from the board of the host and reads them. With a journal, every commit has the
-position behind what was read in it, so a later incarnation reads on from there. Where a position
-counts only when what was read before it is safe elsewhere, that takes a while at the end of a
-split: meanwhile the next ones are read, and a later incarnation reads again what was not safe of
-each.
+position behind what was read in it, so a later incarnation reads on from there. With at least once,
+a position counts only when what was read before it is safe elsewhere. At the end of a split this
+takes a while: meanwhile the next splits are read, and a later incarnation reads again what was not
+safe of each.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class SourcePump(Pump):
         self._source = source
         self._stopped = False
         self._leaves = False
-        """Whether because the instance leaves; otherwise the input is to end."""
+        """Whether reading stops because the instance leaves; otherwise the input is to end."""
         self._reading: asyncio.Task[None] | None = None
         self._claimed: ClaimedSplit | None = None
         """What an earlier incarnation was reading; then what this one reads."""
@@ -196,7 +196,7 @@ class SourcePump(Pump):
         self.path.note_outbox()
 
     async def _stop_at_once(self) -> None:
-        """The input was ended before it began, or in an earlier incarnation."""
+        """For an input that was ended before the instance began, or in an earlier incarnation."""
         if self._claimed is not None:
             await self._release(self._claimed)
         self.send()
@@ -236,7 +236,7 @@ class SourcePump(Pump):
         await self._release(self._leave_off(reading)._replace(rest=None), reading.reader)
 
     def _leave_off(self, reading: OpenSplit) -> ClaimedSplit:
-        """Read no more of it; where that is."""
+        """Read no more of it; returns the position."""
         self._offered = reading.reader.offered()
         self._claimed, self._present = reading.position(), None
         reading.reader.close()
@@ -310,7 +310,7 @@ class SourcePump(Pump):
         self._releasing = False
 
     def _tell(self, released: ReleasedClaim) -> None:
-        """It is recorded: send it to the agent."""
+        """The end of a claim is recorded: send it to the agent."""
         self.ports.agent_client.release(released.remainder, released.progress, released.number)
         self._untold = False
 

@@ -31,7 +31,8 @@ ABANDONED_AFTER_S = 60.0
 REMOVED_WITHIN_S = 2.0
 """How long it may take to remove what a killed run has left."""
 REMOVING = ".removing-"
-"""In the name of a folder meanwhile, before eight characters which no other removal has."""
+"""Part of a folder's name while it is removed; eight characters follow, which no other removal
+has."""
 
 
 class RunFolder(Protocol):
@@ -95,7 +96,7 @@ class RunDir:
 
 
 def is_marked(folder: Path) -> bool:
-    """Whether it is a private folder of a run, and not only called like one."""
+    """Whether it is a private folder of a run, and does not only have such a name."""
     try:
         return (folder / MARK).read_bytes() == MARK_TEXT
     except OSError:
@@ -107,7 +108,7 @@ def _mark(folder: Path) -> None:
 
 
 def remove_unless_used(folder: Path) -> None:
-    """What a run has left, if no run lives there, which may be the same one, resumed. A folder
+    """Remove what a run has left, unless a run lives there, such as the same one, resumed. A folder
     without the mark is not ours, whatever it is called."""
     if not is_marked(folder):
         return

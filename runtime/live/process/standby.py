@@ -28,7 +28,8 @@ log = logging.getLogger("anabranch.standbys")
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 5.0
 SOUND_S = 0.2
-"""One that lived for so long was killed from outside, not for lack of anything."""
+"""A standby that lived for so long was killed from outside, and did not die for lack of memory or
+the like."""
 
 Send = Callable[[msg.ToParent, list[int]], None]
 """To the present parent, with open files. Raises `OSError`."""
@@ -107,8 +108,8 @@ class Standbys:
             self._drop()
 
     def _make_later(self) -> None:
-        """At once, or the parent might be killed before. But a host without memory is not made
-        worse: each that fails, or dies at once, doubles the pause."""
+        """At once, or the parent might be killed before. But each one that fails, or dies at once,
+        doubles the pause, so as not to burden a host without memory."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._tried_s > SOUND_S:
             self._pause_s = RETRY_FIRST_S
@@ -121,7 +122,8 @@ class Standbys:
             self._retry = None
 
     def _break_promise(self) -> None:
-        """One that was made nevertheless finds its control socket closed, and ends."""
+        """Close both ends of its control socket: a standby that is made nevertheless finds it
+        closed, and ends."""
         for end in self._promised or ():
             end.close()
         self._promised = None

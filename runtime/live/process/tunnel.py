@@ -30,9 +30,9 @@ from anabranch.runtime.values.texts import carried, original
 
 PIECE_BYTES = 64 * 2**10
 STREAM_BYTES_MAX = RELAYED_BYTES_MAX
-"""Of a frame on the stream."""
+"""Size of a frame on the stream."""
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX + 1024
-"""The longest has what a process has sent over its link."""
+"""The longest message carries what a process has sent over its link."""
 UNACKNOWLEDGED_BYTES_MAX = 64 * 2**20
 """More than this is not taken from processes until the other end has acknowledged some of it."""
 PIECE_COST_BYTES = 200

@@ -11,7 +11,7 @@ from anabranch.runtime.values.checks import PipelineError
 
 @dataclass(frozen=True, slots=True)
 class Placeable:
-    """An instance: the `number`-th of an operator, which takes so many `cores`."""
+    """An instance to be placed: the `number`-th of an operator, which takes so many `cores`."""
 
     operator: str
     number: int
@@ -42,8 +42,8 @@ def even(instances: Sequence[Placeable], hosts: int, _cost: HostCost, _most: flo
 
 
 def first_fit(instances: Sequence[Placeable], hosts: int, cost: HostCost, most: float) -> Hosts:
-    """The largest first, each on the first host that bears it; if none does, on the one that is
-    least used."""
+    """The largest first, each on the first host that has room for it; if none does, on the one that
+    is least used."""
     found: Hosts = [[] for _ in range(hosts)]
     sums = [0.0] * hosts
     for one in sorted(instances, key=lambda i: (-i.cores, i.operator, i.number)):

@@ -39,8 +39,8 @@ def readings_of(look: Look) -> TakenReadings:
 
 
 def sample(evidence: Evidence, before: TakenReadings, look: Look) -> TakenSample:
-    """With what has happened since then. Instances that were there at one of the two looks only
-    do not count, nor do those that began anew."""
+    """A sample of what has happened since then. Instances that were there at one of the two looks
+    only do not count, nor do those that began anew."""
     now, offered = readings_of(look), {}
     used, cpu, streams = dict(evidence.used), dict(evidence.cpu), dict(evidence.streams)
     for name, operator in look.operators.items():

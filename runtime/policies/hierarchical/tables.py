@@ -22,7 +22,7 @@ HOLD, LESS, MORE = 0, 1, 2
 
 
 def index_of(actions: Whole) -> Whole:
-    """Of 0, -1 and +1."""
+    """The place of an action (0, -1 or +1) on its axis."""
     return (2 * actions) % 3
 
 
@@ -175,7 +175,8 @@ class Tables:
             self.reached[:, LESS:] += self._change[:, None, None, None, None]
 
     def values(self) -> Figures:
-        """The least Q of each state: nothing less without the highest flag (HI7, HI-G10)."""
+        """The least Q of each state; only states with the highest flag may have the action -1 (HI7,
+        HI-G10)."""
         best = self.reached[:, HOLD].copy()
         less = best[:, -1, 1:]
         np.minimum(less, self.reached[:, LESS, -1, :-1], out=less)

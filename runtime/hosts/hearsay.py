@@ -12,7 +12,7 @@ FAR, LEAP_MAX, OWN_LEAP_MAX = 2**48, 2**16, 2**40
 """Of incarnations with certificates: no host reaches `FAR` by itself. Beyond it, and what is known,
 another host may lift the incarnation of a third one by `LEAP_MAX`. A host objects to what is stated
 of it up to `OWN_LEAP_MAX` beyond: so much more that it can always object, and so little that many
-years of false words do not use up the numbers."""
+years of false statements do not use up the numbers."""
 
 
 def sayable(frame: AnyFrame, peer: str, table: Table, me: HostInfo) -> tuple[AnyFrame, int]:

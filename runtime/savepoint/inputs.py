@@ -251,8 +251,8 @@ def _moved(split: Split, files: Mapping[bytes, FoundFile]) -> Split:
 
 
 def _behind(source: Files, upto: Mapping[bytes, int], returned: list[Split]) -> Position:
-    """Behind all splits in which something of these files is, up to there; what else is in these
-    splits is left."""
+    """The position behind all splits that contain any of these files up to `upto`. What else these
+    splits contain is returned, and still to be read."""
     waiting, pulled = dict(upto), list[Split]()
     for split in source.splits():
         if not waiting:

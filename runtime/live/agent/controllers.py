@@ -65,7 +65,8 @@ class Looks:
         return replace(self._sight.look(now_s, told, coming), pool=self._pool())
 
     def _seen(self, members: list[Member], now_s: float) -> list[Seen]:
-        """Those that are not about to leave, as one that relocates is: its newcomer is coming."""
+        """Instances that are not about to leave. One that relocates is about to: its newcomer takes
+        its place."""
         found = []
         for member in sorted((m for m in members if not m.relocates), key=lambda m: m.id):
             status = self._recorder.statuses.get(member.text)

@@ -1,7 +1,7 @@
 """The course of a run: it starts, and ends completed, stopped or failed.
 
-What is reported first of its end counts: later failures may be consequences of it, and those of
-processes that are being ended are.
+What is reported first of its end counts: later failures may be consequences of it, and failures of
+processes that are being ended always are.
 """
 
 from __future__ import annotations

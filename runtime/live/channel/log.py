@@ -27,7 +27,8 @@ class Log(Protocol):
         """What `Channel.row` returns is to be written down."""
 
     def restore(self, settled: int) -> None:
-        """The channel is what it was in an earlier incarnation; everything below `settled` is."""
+        """The channel is what it was in an earlier incarnation; everything below `settled` is
+        settled."""
 
     def close(self) -> None:
         """The channel is no more."""

@@ -43,7 +43,7 @@ class Attended:
         return self.folder.record.id
 
     def note(self, **changes: object) -> None:
-        """On a disk that takes nothing it is known as long as the agent lives."""
+        """If the disk takes nothing, it is kept in memory as long as the agent lives."""
         with self._told("cannot write to"):
             self.folder.note(**changes)
 

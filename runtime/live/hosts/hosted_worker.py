@@ -202,8 +202,8 @@ def order_for(listen: str, state: Path, tls: str) -> WorkerOrder:
 
 
 async def _pipe() -> tuple[asyncio.StreamReader, asyncio.BaseTransport, int]:
-    """Of our own: asyncio takes a process for ended only when its pipes are, which whatever it has
-    begun may hold. Raises `OSError`."""
+    """A pipe of our own: asyncio takes a process for ended only when its pipes are closed, and
+    processes that it has begun may hold these. Raises `OSError`."""
     read, write = os.pipe()
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)

@@ -31,7 +31,7 @@ class Upkeep:
         self, command: Sequence[str], warm: int, log: AgentLog, hosts: HostsTold | None = None
     ) -> None:
         self.closing = False
-        """The agent ends: what ends does not begin again."""
+        """Whether the agent ends: then a process that ends does not begin again."""
         self._command = command
         self._warm = warm
         self._log = log

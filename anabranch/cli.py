@@ -37,6 +37,7 @@ COMMANDS = {
     "logs": "Show what a pipeline on a host has printed.",
     "scale": "Bring an operator of a pipeline on a host to N instances.",
     "drain": "Have instances leave a host, for maintenance.",
+    "give-up": "Go on without a host that is lost for good.",
     "stop": "End a pipeline on a host.",
     "broker": "Run a broker of MQTT on this machine, for trials.",
     "replay": "Repeat one seed of the simulated swarm.",
@@ -71,7 +72,7 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         gc.set_threshold(GC_THRESHOLD)
-        command = import_module(f"anabranch.commands.{name}").command
+        command = import_module(f"anabranch.commands.{name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

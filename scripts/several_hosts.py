@@ -4,6 +4,7 @@ one process would have given.
 
     sudo scripts/several_hosts.py                 three network namespaces; a cut of 60 s
     sudo scripts/several_hosts.py --cut 10        a shorter one
+    sudo scripts/several_hosts.py --lose          one host is lost for good, and nothing else
     scripts/several_hosts.py --keep DIR           keep what the hosts have written
 
 Each host is a network namespace with an address and a certificate of its own, and the command that
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -92,6 +94,13 @@ class Hosts:
                 counts[host] = counts.get(host, 0) + n
         return counts
 
+    def lacks(self) -> dict[str, str]:
+        """By instance what is missing of the copies of its journal."""
+        found: dict[str, str] = {}
+        for operator in self.run().get("operators", []):
+            found |= operator["lacks"]
+        return found
+
     @property
     def _tls(self) -> list[str]:
         return ["--tls", str(self._user)]
@@ -129,7 +138,8 @@ def trial(hosts: Hosts, net: Network, folder: Path, args: argparse.Namespace) ->
     for name in NAMES:
         hosts.start(name)
     until(lambda: alive(hosts) == set(NAMES), "the hosts know each other")
-    hosts.submit(write_into(folder / "mine", args.rate))
+    durable = "hosts" if args.lose else "process"
+    hosts.submit(write_into(folder / "mine", args.rate, durable))
     goes_on(hosts)
     tell(f"submitted to home; instances {hosts.there()}")
     hosts.command("scale", "counted", "up", "5")
@@ -137,6 +147,9 @@ def trial(hosts: Hosts, net: Network, folder: Path, args: argparse.Namespace) ->
     until(lambda: sum(hosts.there().values()) == 10, "it has scaled")
     goes_on(hosts)
     tell(f"scaled; instances {hosts.there()}")
+    if args.lose:
+        lose_for_good(hosts, folder, tell)
+        return verdict(hosts, folder, tell)
     victim = max(("north", "south"), key=lambda name: hosts.there().get(name, 0))
     other = "south" if victim == "north" else "north"
     net.cut(victim)
@@ -166,6 +179,26 @@ def trial(hosts: Hosts, net: Network, folder: Path, args: argparse.Namespace) ->
     goes_on(hosts)
     tell(f"home and {other} were switched off together; goes on")
     return verdict(hosts, folder, tell)
+
+
+def lose_for_good(hosts: Hosts, folder: Path, tell: Callable[[str], None]) -> None:
+    """A host, with its disk: its instances go on elsewhere, from copies of their journals."""
+    until(lambda: not hosts.lacks(), "all journals have copies")
+    lost = max(("north", "south"), key=lambda name: hosts.there().get(name, 0))
+    before = hosts.there()
+    hosts.power_off(lost)
+    shutil.rmtree(folder / lost)
+    told = hosts.asked("give-up", lost, "--yes")
+    if told["refused"]:
+        raise RuntimeError(f"{lost} is not given up: {told['refused']}")
+    until(lambda: not hosts.there().get(lost), f"nothing is on {lost}")
+    goes_on(hosts)
+    tell(f"{lost} is lost for good, with {before.get(lost, 0)} instances; goes on, {hosts.there()}")
+    hosts.start(lost)
+    until(lambda: alive(hosts) == set(NAMES), f"{lost} is there again, with an empty disk")
+    until(lambda: not hosts.lacks(), "all journals have copies again")
+    goes_on(hosts)
+    tell(f"another {lost} is there; goes on, instances {hosts.there()}")
 
 
 def verdict(hosts: Hosts, folder: Path, tell: Callable[[str], None]) -> int:
@@ -230,6 +263,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--cut", type=float, default=60.0, metavar="S", help="how long a host is")
     parser.add_argument("--off", type=float, default=5.0, metavar="S", help="how long a host is")
+    parser.add_argument("--lose", action="store_true", help="lose a host for good")
     parser.add_argument("--rate", type=int, default=1000, help="texts per second")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a new folder")
     return parser.parse_args()

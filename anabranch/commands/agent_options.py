@@ -153,7 +153,9 @@ def say_pipelines(pipelines: Sequence[PipelineStatus]) -> None:
             told = f" ({pinned} by `anabranch scale`)" if pinned is not None else ""
             many = "instance" if instances == 1 else "instances"
             where = _on_hosts(operator) if spreads else ""
-            say(f"  {name}: {instances} {many}{where}{told}, {load}")
+            say(f"  {name}: {instances} {many}{where}{told}, {load}{_of_copies(operator)}")
+            for instance, lacks in operator.get("lacks", {}).items():
+                say(f"    {instance} {lacks}")
 
 
 def _of_controller(told: dict[str, Any]) -> str:
@@ -170,6 +172,13 @@ def _of_controller(told: dict[str, Any]) -> str:
 def _on_hosts(operator: dict[str, Any]) -> str:
     hosts = operator["hosts"]
     return f" on {', '.join(f'{name} ({n})' for name, n in hosts.items())}" if hosts else ""
+
+
+def _of_copies(operator: dict[str, Any]) -> str:
+    copies = operator.get("copies")
+    return (
+        f", copies on {', '.join(f'{host} ({n})' for host, n in copies.items())}" if copies else ""
+    )
 
 
 def _in_figures(run: dict[str, Any] | None) -> str:

@@ -276,7 +276,8 @@ def _carry_out(
                 view.say(_beginning(planned.pipeline.name, run.resumed_from, options.state))
             if attendance is not None:
                 scale = partial(_scaled, run)
-                attendance.attend(lambda: figures(run.snapshot()), noted.told, scale)
+                give_up = partial(_without, run)
+                attendance.attend(lambda: figures(run.snapshot()), noted.told, scale, give_up)
             report = follow(run, view, noted, output)
         except RunFailed as error:
             if error.failure.refused:
@@ -310,6 +311,15 @@ def _scaled(run: Run, operator: str, n: int | None) -> str:
     """Why not, if it is refused."""
     try:
         run.scale(operator, n)
+    except PipelineError as error:
+        return str(error)
+    return ""
+
+
+def _without(run: Run, host: str) -> str:
+    """Why not, if it is refused."""
+    try:
+        run.give_up(host)
     except PipelineError as error:
         return str(error)
     return ""

@@ -59,6 +59,8 @@ def figures(snapshot: RunSnapshot) -> dict[str, Any]:
                 "queued": o.queued,
                 "deaths": o.deaths,
                 "hosts": dict(sorted(Counter(m.host for m in o.members if m.host).items())),
+                "copies": dict(sorted(Counter(h for m in o.members for h in m.copies).items())),
+                "lacks": {m.id: m.lacks for m in o.members if m.lacks},
             }
             for o in snapshot.operators
         ],

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from anabranch.runtime.hosts.bundle import BUNDLE_BYTES_MAX
 from anabranch.runtime.hosts.requests import AgentMessage
-from anabranch.runtime.hosts.roles import SUBMIT, VIEW
+from anabranch.runtime.hosts.roles import OPERATE, SUBMIT, VIEW
 
 FRAME_BYTES_MAX = BUNDLE_BYTES_MAX + 2**16
 LOG_LINES_MAX = 10_000
@@ -74,6 +74,22 @@ class ScaleOutcome(AgentMessage, frozen=True, tag="scaled"):
     instances: int
     reached: bool
     why: str = ""
+
+
+class GiveUpHost(AgentMessage, frozen=True, tag="give_up"):
+    """The pipelines that were submitted here are to go on without that host."""
+
+    role: ClassVar[str] = OPERATE
+    host: str
+
+
+class HostGivenUp(AgentMessage, frozen=True, tag="given_up"):
+    """`without`: ids of those that do; `refused`: of the others, and why."""
+
+    home: str
+    host: str
+    without: list[str]
+    refused: dict[str, str]
 
 
 class PipelineStatus(msgspec.Struct, frozen=True):

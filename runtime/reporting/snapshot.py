@@ -29,6 +29,10 @@ class InstanceSnapshot:
     """The hottest key groups and their shares of its load, hottest first."""
     host: str = ""
     """On which it is; empty: the run has one host."""
+    copies: tuple[str, ...] = ()
+    """Other hosts with complete copies of its journal."""
+    lacks: str = ""
+    """What is missing of them."""
 
 
 @dataclass(frozen=True, slots=True)

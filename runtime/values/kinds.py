@@ -55,6 +55,8 @@ class EventKind(StrEnum):
     WAITS = "waits"
     GOES_ON = "goes on"
     INPUT_GONE = "input_gone"
+    HOST_GIVEN_UP = "host_given_up"
+    HOST_BACK = "host_back"
     NOTE = "note"
     """Something that a source or sink of the user's has reported; `label` is its name."""
 

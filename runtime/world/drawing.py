@@ -13,6 +13,7 @@ from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
 from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent.deaths import RESUMES_MAX
 from anabranch.runtime.pipeline.definition import Delivery
+from anabranch.runtime.world.drawn_losses import copies_and_losses
 from anabranch.runtime.world.graphs import (
     Breadth,
     Graph,
@@ -26,7 +27,7 @@ from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.scenes import DEADLOCK, NEAR, SCENES, GraphScene, Scene
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.troubles import NO_TROUBLES, Troubles
-from anabranch.runtime.world.world import End, HostDrain, Pinning
+from anabranch.runtime.world.world import End, HostDrain, Loss, Pinning
 
 Crashes = Literal["some", "all", "none"]
 EXACTLY: Delivery = "effectively-once"
@@ -34,8 +35,7 @@ DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
 APART = "hosts"
 NEW_OWNER = "new-owner"
 DRAWN = ("graph", "row", "leavers", APART)
-NAMES = (*DRAWN, NEW_OWNER, *SCENES, NEAR.name)
-"""Of all pipelines that a world may be asked to have."""
+NAMES = (*DRAWN, NEW_OWNER, *SCENES, NEAR.name)  # of all pipelines that may be asked for
 SUDDEN = (0.0, 0.0, 0.05, 0.2)
 """Where processes may die: see `Troubles.sudden`."""
 AT_ONCE_SHARE = 0.5
@@ -158,7 +158,7 @@ class Trial:
     a call to the disk kills its process, and that there is no room. `sync_s`: how long a sync
     takes. `ends`: of all processes at once; another agent goes on. `agent_disk`: what agents
     meet where that is so. `rest_at_s`: when the world should be at rest, while its input has not
-    ended."""
+    ended. `copies`: of each journal on other hosts."""
 
     seed: int
     size: str
@@ -181,6 +181,8 @@ class Trial:
     """All hosts but the first have a worker and files of their own, and can be cut off."""
     drains: tuple[HostDrain, ...] = ()
     pins: tuple[Pinning, ...] = ()
+    copies: int = 0
+    losses: tuple[Loss, ...] = ()
 
     @property
     def outlives_power(self) -> bool:
@@ -508,7 +510,12 @@ def apart(trial: Trial) -> Trial:
         end if end.power or rng.random() < 0.3 else end._replace(gap_s=rng.choice((0.0, 0.5, 3.0)))
         for end in trial.ends
     )
-    return replace(trial, drains=drains, troubles=troubles, ends=() if calm else ends)
+    trial = replace(trial, drains=drains, troubles=troubles, ends=() if calm else ends)
+    copies, lost = copies_and_losses(trial.seed, [h.name for h in trial.hosts], trial.until_s)
+    if not (copies and troubles.kill) or calm:
+        return trial
+    ends = tuple(end._replace(power=False) for end in trial.ends)
+    return replace(trial, copies=copies, losses=lost, ends=ends)
 
 
 def before_a_new_owner(seed: int, size: str, *, deadly: bool) -> Trial:

@@ -16,6 +16,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId, OperatorName
@@ -52,7 +53,8 @@ BROKEN_SHARE = 0.5
 
 @dataclass(slots=True)
 class FarHost:
-    """`cut_until_s`, `away_until_s`: nothing reaches it, or nothing is there, before that."""
+    """`cut_until_s`, `away_until_s`: nothing reaches it, or nothing is there, before that;
+    `hidden_until_s`: home does not reach it, though other hosts do."""
 
     name: str
     loop: VirtualLoop | None = None
@@ -62,6 +64,7 @@ class FarHost:
     workers: int = 0
     cut_until_s: float = 0.0
     away_until_s: float = 0.0
+    hidden_until_s: float = 0.0
 
     @property
     def address(self) -> str:
@@ -132,7 +135,7 @@ class FarHosts:
         """Raises `OSError`."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        if self._is_cut(far):
+        if self._is_cut(far) or self._timeline.now < far.hidden_until_s:
             await asyncio.sleep(DIAL_S)
             raise TimeoutError
         if self._timeline.now < far.away_until_s:
@@ -183,7 +186,9 @@ class FarHosts:
             loop, far.address, lambda: FrameStream(STREAM_BYTES_MAX, worker.attach)
         )
         far.worker = worker
-        await worker.run()
+        keeps = await worker.run()
+        if not keeps:
+            _remove_all(folder)
         loop.post(self.end_worker, far)
 
     def end_worker(self, far: FarHost) -> None:
@@ -213,8 +218,17 @@ class FarHosts:
     def cut_off(self, name: str, seconds: float) -> None:
         far = self.hosts[name]
         far.cut_until_s = max(far.cut_until_s, self._timeline.now + seconds)
+        self._break(lambda mine, theirs: mine == name != theirs, seconds)
+
+    def hide(self, name: str, seconds: float) -> None:
+        """Cut it off from home, and from no other host."""
+        far = self.hosts[name]
+        far.hidden_until_s = max(far.hidden_until_s, self._timeline.now + seconds)
+        self._break(lambda mine, theirs: mine == name and theirs == self.home, seconds)
+
+    def _break(self, crosses: Callable[[str, str], bool], seconds: float) -> None:
         for end in self._network.open_ends:
-            if self._host(end.loop) != name or self._host(end.peer.loop) == name:
+            if not crosses(self._host(end.loop), self._host(end.peer.loop)):
                 continue
             if self._rng.random() < BROKEN_SHARE:
                 knows = self._rng.choice((end, end.peer))
@@ -240,11 +254,29 @@ class FarHosts:
         mine = self._host(loop)
         theirs = address.removeprefix("tcp:").rpartition(":")[0]
         between = [far for far in self.hosts.values() if far.name in (mine, theirs)]
+        if mine != theirs and self.home in (mine, theirs):
+            now = self._timeline.now
+            return not any(self._is_cut(far) or now < far.hidden_until_s for far in between)
         return mine == theirs or not any(map(self._is_cut, between))
+
+    def transport_at_home(self) -> TransportOf:
+        """Of the agent, in its loop."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        return self._transport_of(loop, self.home)
 
     def _transport_of(self, loop: VirtualLoop, host: str) -> TransportOf:
         self._host_of[loop] = host or self.home
         return PatientTransport(self._network, loop, self._reach)
+
+
+def _remove_all(folder: Path) -> None:
+    for name in store().names(folder):
+        if store().is_folder(folder / name):
+            _remove_all(folder / name)
+        else:
+            store().remove(folder / name)
+    store().remove_folder(folder)
 
 
 class PatientTransport(TransportOf):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from anabranch.runtime.world import (
     lapses_of_channels,
+    lapses_of_copies,
     lapses_of_hosts,
     lapses_of_instances,
     lapses_of_the_agent,
@@ -19,6 +20,7 @@ LAPSES = (
     *lapses_of_work.LAPSES,
     *lapses_of_the_agent.LAPSES,
     *lapses_of_hosts.LAPSES,
+    *lapses_of_copies.LAPSES,
 )
 
 

@@ -80,6 +80,8 @@ class Observer:
         self.on_step: Callable[[WorldProcess], None] = lambda process: None
         """Called when an operation on the graph begins, goes on, or ends in a process."""
         self.done: Counter[str] = Counter()
+        self.given_up: set[WorldProcess] = set()
+        """On hosts that were given up: others take their places."""
         self._operators = operators
         self._topology = topology
         self._groups = groups
@@ -139,8 +141,10 @@ class Observer:
             self._write(core, process.loop.timeline.now, event, before, done, cause)
         if core.state is before and me in self._states and self._processes[me] is process:
             return
+        if process in self.given_up:
+            return  # what it does counts no more, or soon
         former = self._processes.get(me, process)
-        if former is not process and not former.ended:
+        if former is not process and not former.ended and former not in self.given_up:
             self.faults.append(f"two incarnations of {me} act together")
         self._states[me], self._processes[me] = core.state, process
         if isinstance(core.state, Active):
@@ -161,7 +165,8 @@ class Observer:
 
     def _known(self) -> Iterator[tuple[InstanceId, State]]:
         for me, state in self._states.items():
-            if isinstance(state, Gone) or not self._processes[me].ended:
+            process = self._processes[me]
+            if isinstance(state, Gone) or not (process.ended or process in self.given_up):
                 yield me, state
 
     def _out_of_bounds(self, me: InstanceId, before: State) -> Iterator[str]:

@@ -21,8 +21,9 @@ import msgspec
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.link.link import FrameBuffer
-from anabranch.runtime.live.link.messages import Assign, AssignService
+from anabranch.runtime.live.link.messages import Assign, AssignKeeper, AssignService
 from anabranch.runtime.live.process.instance_process import live
+from anabranch.runtime.live.process.keeper_process import keep
 from anabranch.runtime.live.process.kernel_view import STOPPED, KernelLook
 from anabranch.runtime.live.process.local_process import LocalProcess
 from anabranch.runtime.live.process.process import OnOutput, Process
@@ -145,6 +146,11 @@ class WorldProcess(OwnProcess):
         self.hangs = True
         self.store.kill()
         self.loop.kill()
+
+    @property
+    def boot(self) -> str:
+        """Copies are in no world in which power is lost."""
+        return "the only one"
 
     def exit_now(self, code: int) -> NoReturn:
         self.end_itself(code)
@@ -342,6 +348,10 @@ class WorldProcesses:
             process.loop.name, process.is_service = process.seen.name, True
             service = msgspec.convert(order, AssignService)
             return await serve(link, service, self._pipeline, process)
+        if order["role"] == "keeper":
+            process.loop.name = process.seen.name
+            copies = msgspec.convert(order, AssignKeeper)
+            return await keep(link, copies, process)
         task = msgspec.convert(order, Assign)
         # All hosts of a world have one clock, and what is measured of it would put it wrong.
         task = msgspec.structs.replace(task, ahead_s=0.0)

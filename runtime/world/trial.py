@@ -125,7 +125,8 @@ def world_of(
         groups=trial.groups,
         dead_letters=str(LETTERS),
         delivery=trial.delivery,
-        durable="power" if trial.outlives_power else "process",
+        durable="hosts" if trial.copies else "power" if trial.outlives_power else "process",
+        copies=trial.copies or 1,
     )
     for taken in trial.scene.taken.values():
         taken.clear()
@@ -160,6 +161,7 @@ def world_of(
         apart=trial.apart,
         drains=trial.drains,
         pins=trial.pins,
+        losses=trial.losses,
         fixed={*pipeline.operators} - {*trial.scene.scaled},
     )
 
@@ -241,6 +243,8 @@ def _faults(trial: Trial, found: Sinks) -> Iterator[str]:
 def _fault_of_letters(trial: Trial, world: World, report: Report) -> str:
     dead = trial.scene.dead(trial.load)
     counted, written = report.ledger.dead_letters, len(world.written(LETTERS).splitlines())
+    if trial.losses:  # those that lie on a host are lost with it
+        written = counted
     least = 0 if trial.delivery == "at-most-once" else dead
     most = math.inf if trial.delivery == "at-least-once" else dead
     if least <= counted <= most and least <= written <= most:

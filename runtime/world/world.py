@@ -27,6 +27,7 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import using
+from anabranch.runtime.ports.sockets import take
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.world.agent_disk import GIVEN_UP, LATE_TRIES_MAX, PAUSE_S, REFUSED, ByOwner
@@ -47,6 +48,8 @@ STATE_FOLDER = FOLDER / "state"
 BOUND_S = 600.0
 """Of virtual time: a world that is not over by then does not end."""
 TURNS_MAX = 1_000_000
+AGAIN_S = 0.5
+"""Until a run that does not go on without a host is told once more."""
 HERE = "world"
 """Name of the store of the world itself."""
 
@@ -71,6 +74,17 @@ class HostDrain(NamedTuple):
     host: str
 
 
+class Loss(NamedTuple):
+    """This host is lost at this time, and given up `after_s` later. `is_there`: only home does not
+    reach it, for `seconds`; otherwise it has lost all its processes, and is away for so long."""
+
+    at_s: float
+    host: str
+    after_s: float
+    seconds: float
+    is_there: bool
+
+
 class Pinning(NamedTuple):
     """A user sets at this time how many instances an operator has; None: its policy decides."""
 
@@ -87,7 +101,7 @@ class World(Surroundings):
     `began_s`: what the wall clock shows when the world begins. `guests`: live in it, too, whatever
     becomes of the run. `hosts`: on which its instances are; none: on one; `apart`: all but the
     first have a worker and files of their own; `drains`: of these; `fixed`: operators that stay
-    then. `pins`: each is set once, and again if the agent could not take it.
+    then. `pins`: each is set once, and again if the agent could not take it. `losses`: of hosts.
 
     Large because it leads a run through all its agents, and each of its parts has something to do
     at the beginning and at the end of each."""
@@ -113,6 +127,7 @@ class World(Surroundings):
         drains: Sequence[HostDrain] = (),
         fixed: Collection[str] = (),
         pins: Sequence[Pinning] = (),
+        losses: Sequence[Loss] = (),
     ) -> None:
         by_owner = ByOwner(
             disk_faults,
@@ -135,7 +150,8 @@ class World(Surroundings):
             troubles or Troubles(), self.processes, self.network, self.rng("troubles"), observer
         )
         self._tell_troubles(disk_faults)
-        self._rest_at_s, self._guests, self._drains = rest_at_s, guests, drains
+        self._rest_at_s, self._guests = rest_at_s, guests
+        self._drains, self._losses = drains, losses
         self._elsewhere = Elsewhere(HOME, lambda: hosts)
         self._far: FarHosts | None = None
         if apart:
@@ -144,14 +160,38 @@ class World(Surroundings):
         self._pins, self._taken_pins = _possible(pins, pipeline), list[Pinning]()
         self.disk_faults = disk_faults
         self._clock = VirtualClock(self.timeline, self.rng("chance"), began_s)
-        self.agent_faults = agent_faults
-        self._agent_power = agent_power
+        self.agent_faults, self._agent_power = agent_faults, agent_power
         self._safe_from_s = math.inf if troubles is None else troubles.until_s
         self._store = self._agent_store = self.disk.store_of(HERE)
         self._agent: Agent | None = None
-        self._agent_died = False
-        self._why_not = ""
-        """Why the last agent has not gone on."""
+        self._agent_died, self._why_not = False, ""
+        """The second: why the last agent has not gone on."""
+
+    def _lose(self, loss: Loss) -> None:
+        assert self._far is not None
+        if not self._has_begun():  # a run that cannot begin is refused
+            asyncio.get_running_loop().call_later(AGAIN_S, self._lose, loss)
+        elif loss.is_there:
+            self._far.hide(loss.host, loss.seconds)
+            self._remark(f"home does not reach {loss.host} for {loss.seconds:.3f} s")
+        else:
+            self._far.lose(loss.host, loss.seconds)
+            self._remark(f"{loss.host} is lost for {loss.seconds:.3f} s")
+
+    def _give_up(self, loss: Loss) -> None:
+        """Another agent than the one that was told first is told again, which changes nothing."""
+        if (agent := self._agent) is not None and not agent.course.is_over:
+            with suppress(CannotWrite):
+                assert self._far is not None
+                there = self._far.living_on(loss.host)
+                is_new = loss.host not in agent.copying.hosts.given_up
+                why = agent.copying.give_ups.give_up(loss.host)
+                if is_new and not why and self.observer is not None:
+                    self.observer.given_up.update(there)
+                self._remark(f"{loss.host} is given up{why and f', but not yet: {why}'}")
+                self.troubles.done["given up"] += not why
+                if why:
+                    asyncio.get_running_loop().call_later(AGAIN_S, self._give_up, loss)
 
     def _set_apart(self, hosts: Sequence[HostRoom]) -> None:
         home = hosts[0].name
@@ -248,6 +288,10 @@ class World(Surroundings):
         for drain in self._drains:
             at_s = max(drain.at_s, self.timeline.now)
             of_agent.call_at(at_s, self._drain, drain.host)
+        for loss in self._losses:
+            if loss.at_s >= self.timeline.now:
+                of_troubles.call_at(loss.at_s, self._lose, loss)
+            of_agent.call_at(max(loss.at_s + loss.after_s, self.timeline.now), self._give_up, loss)
         for pin in self._pins:
             of_agent.call_at(max(pin.at_s, self.timeline.now), self._pin, pin)
         if self._rest_at_s is not None and self._rest_at_s > self.timeline.now:
@@ -367,6 +411,8 @@ class World(Surroundings):
         return self._store.read(path) if self._store.exists(path) else b""
 
     async def _carry_out(self, state: StateDir | None) -> Report:
+        if self._far is not None:
+            take(self._far.transport_at_home())
         agent = self._agent = Agent(
             self.pipeline,
             self.options,

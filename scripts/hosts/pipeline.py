@@ -13,7 +13,7 @@ FILES = {
 import anabranch as ab
 from texts import counted, key, text
 
-pipeline = ab.Pipeline("counted")
+pipeline = ab.Pipeline("counted", durable="DURABLE")
 numbers = pipeline.source("numbers", ab.generate(text, rate=RATE))
 plant = ab.on(region="plant")
 up = numbers.map("up", str.upper, place=plant, scale=ab.Scale(max_instances=6))
@@ -36,11 +36,11 @@ def counted(so_far, word):
 }
 
 
-def write_into(folder: Path, rate: int) -> list[str]:
+def write_into(folder: Path, rate: int, durable: str = "process") -> list[str]:
     """What `anabranch submit` gets. `rate`: texts per second."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in FILES.items():
-        (folder / name).write_text(text.replace("RATE", str(rate)))
+        (folder / name).write_text(text.replace("RATE", str(rate)).replace("DURABLE", durable))
     return [str(folder / "counted.py"), "--file", str(folder / "texts.py")]
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
@@ -36,6 +35,7 @@ from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsError
 from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.completion import Completion
+from anabranch.runtime.live.agent.copying import Copying
 from anabranch.runtime.live.agent.death_register import DeathRegister
 from anabranch.runtime.live.agent.departed import Departed
 from anabranch.runtime.live.agent.dispatcher import Dispatcher, SplitDesk
@@ -53,11 +53,12 @@ from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.recovery import Recorded, rebuild, snapshot
 from anabranch.runtime.live.agent.roster import KNOWN, Member, Phase, Roster
 from anabranch.runtime.live.agent.run_events import RunEvents
-from anabranch.runtime.live.agent.run_files import RunFiles, run_file_of
+from anabranch.runtime.live.agent.run_files import RunFiles, run_file_of, take_letters
 from anabranch.runtime.live.agent.run_hosts import RunHosts
 from anabranch.runtime.live.agent.run_journal import read_records
 from anabranch.runtime.live.agent.sampler import Sampler
 from anabranch.runtime.live.agent.scripted import follow
+from anabranch.runtime.live.agent.showing import show
 from anabranch.runtime.live.agent.spawner import Spawner
 from anabranch.runtime.live.agent.starter import Starter, StartError, StartOrders
 from anabranch.runtime.live.agent.startup import Founders, resume
@@ -135,7 +136,7 @@ class Agent:
         self.pipeline = pipeline
         self.options = options
         self.seed = clock.chance().getrandbits(SEED_BITS) if options.seed is None else options.seed
-        self.say = options.on_output or _show
+        self.say = options.on_output or show
         """What instances print, and what the agent shows the user."""
         self._state = state
         self._savepoint = savepoint
@@ -145,6 +146,7 @@ class Agent:
         self.tasks = Tasks(self.course.crash)
         self._make_records()
         self._make_processes(make_processes)
+        self._make_incarnations()
         self._make_parts()
 
     def _make_records(self) -> None:
@@ -196,7 +198,7 @@ class Agent:
             options.import_deadline_s,
             self.say,
             self._host_refused,
-            self._take_letters,
+            partial(take_letters, pipeline),
         )
         self._departed = Departed(self.roster, self.files, self.sites)
         self.starter = Starter(options.limits.start_deadline_s)
@@ -215,6 +217,23 @@ class Agent:
         self._hosts = RunHosts(
             pipeline, self.roster, self._elsewhere, self.sites.may_be_used, self._busy
         )
+        self.copying = Copying(
+            pipeline,
+            self.roster,
+            self.journal,
+            self.messenger,
+            self.starter,
+            self.sites,
+            self._elsewhere,
+            self.files,
+            self.tasks,
+            self.run_events,
+            self.course,
+            self._recorded.given_up,
+        )
+
+    def _make_incarnations(self) -> None:
+        """What gives members their processes, one after the other."""
         self._assignments = Assignments(
             self.services,
             self.files,
@@ -225,6 +244,7 @@ class Agent:
             self._hosts,
             self.sites,
             Moves(self.roster, self.messenger),
+            self.copying.desk,
         )
         self._deaths = DeathRegister(self.run_events, self.recorder, self.course, self.journal.log)
         self._incarnations = Incarnations(
@@ -271,6 +291,7 @@ class Agent:
             MemberReports(roster, self.recorder, self.boards, run_events, self.course, log),
             self._watchdog,
         )
+        self._dispatcher.on_copy = self.copying.desk.completed
         self._observed = Observed(
             self.pipeline,
             self.options.decides,
@@ -282,6 +303,7 @@ class Agent:
             self.sampler.host_use,
             self._recorded.pinned,
             self._hosts.drained,
+            self.copying.desk.lack_of,
         )
 
     def _watched(self) -> Iterator[Watched]:
@@ -389,6 +411,7 @@ class Agent:
             self._note_that_it_stops(self.resumed)
         orders = self._assignments.orders = self._make_orders()
         self._elsewhere.begins(orders.token)
+        self.copying.begin(orders)
         if self._state is None:
             self.files.make()
         elif self.resumed is None:
@@ -521,6 +544,7 @@ class Agent:
         if member.phase in (Phase.GONE, Phase.DISCARDED):
             await self.journal.caught_up()  # that it has ended is written first
             self._departed.see_off(member)
+            self.copying.desk.see_off(member)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work`, but give it up when the run is to stop."""
@@ -565,14 +589,6 @@ class Agent:
         if there and not self.course.is_over:
             self.course.fail(Failure(f"{told}; on it are {', '.join(there)}"))
 
-    def _take_letters(self, host: str, lines: bytes) -> None:
-        """Into the file of dead letters at home. Raises `OSError`."""
-        letters = self.pipeline.letters_of("", host, None, durable=False)
-        try:
-            letters.put_next(lines)
-        finally:
-            letters.close()
-
     def _busy(self, instance: str) -> float:
         """The share of a core that it has used lately."""
         status = self.recorder.statuses.get(instance)
@@ -581,11 +597,3 @@ class Agent:
     def _parent_lost(self, message: str) -> None:
         if not (self.course.is_over and self.services.all_over):  # otherwise it is not needed now
             self.course.fail(Failure(message))
-
-
-def _show(_name: str, line: str) -> None:
-    """What instances print goes to the user's standard error, whole lines at a time: one write
-    each, since with PYTHONUNBUFFERED `print` would write the end of the line by itself."""
-    if sys.stderr is not None:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()

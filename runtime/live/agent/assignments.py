@@ -8,6 +8,7 @@ from pathlib import Path
 
 from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.live.agent.boards import Boards
+from anabranch.runtime.live.agent.copy_desk import CopyDesk
 from anabranch.runtime.live.agent.host_sites import HostSites, SitePlace
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.messenger import Messenger
@@ -16,7 +17,7 @@ from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.run_hosts import RunHosts
 from anabranch.runtime.live.agent.run_journal import Begun, Listens
-from anabranch.runtime.live.agent.starter import StartOrders
+from anabranch.runtime.live.agent.starter import StartError, StartOrders
 from anabranch.runtime.live.agent.state_dir import ENDS
 from anabranch.runtime.live.commit.recovery import base_bytes
 from anabranch.runtime.live.link.messages import Assign, EndInput, Pin
@@ -41,11 +42,13 @@ class Assignments:
         hosts: RunHosts,
         sites: HostSites,
         moves: Moves,
+        copies: CopyDesk,
     ) -> None:
         self.orders: StartOrders
         self._hosts = hosts
         self._sites = sites
         self._moves = moves
+        self._copies = copies
         self._services = services
         self._files = files
         self._journal = journal
@@ -56,7 +59,13 @@ class Assignments:
     async def note(self, member: Member) -> None:
         """Return when it is written that its present incarnation begins, and where. Raises
         `StartError` if there is no host for it."""
-        self._hosts.settle(member)
+        await self._copies.fenced(member)
+        try:
+            self._hosts.settle(member)
+            await self._copies.settle(member)
+        except StartError as error:
+            error.waited = bool(member.fetch)  # for another host, however long
+            raise
         begun = Begun(
             id=id_to_wire(member.id),
             incarnation=member.incarnation,
@@ -72,9 +81,11 @@ class Assignments:
         there = self._sites.elsewhere(member.host)
         moved = self._moves.known_to(member)
         if there is None:
-            return self.orders.assign(member, address, self._journal_of(member), moved)
-        journal = self._files.on(there.place.state_dir).journal_of(*_key(member))
-        return self._orders_at(there.place).assign(member, address, journal, moved)
+            task = self.orders.assign(member, address, self._journal_of(member), moved)
+        else:
+            journal = self._files.on(there.place.state_dir).journal_of(*_key(member))
+            task = self._orders_at(there.place).assign(member, address, journal, moved)
+        return self._copies.assign(task, member)
 
     def _orders_at(self, place: SitePlace) -> StartOrders:
         return replace(

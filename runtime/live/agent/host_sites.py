@@ -58,6 +58,10 @@ class ProcessesThere(Processes, Protocol):
 
     on_letters: Callable[[bytes], None]
 
+    def give_up(self) -> asyncio.Future[None]:
+        """All that is there counts as ended now. It is ended, and all files of the run there are
+        removed, as soon as the host can be reached: that is what the future stands for."""
+
     def remove_files(self, operator: str, number: int) -> None:
         """Of an instance that has ended."""
 
@@ -140,6 +144,7 @@ class SiteElsewhere(HostSite):
     ) -> None:
         super().__init__(host, processes, warm, tasks)
         self.there = processes
+        self.is_given_up = False
         self._begun: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Why it never will be ready; empty if it is."""
         self._made_s = clock.monotonic()
@@ -152,6 +157,10 @@ class SiteElsewhere(HostSite):
     @property
     def is_beginning(self) -> bool:
         return not self._begun.done() and clock.monotonic() - self._made_s < BEGINNING_S
+
+    @property
+    def is_reachable(self) -> bool:
+        return not self.is_given_up and super().is_reachable
 
     async def _begin(self, import_deadline_s: float) -> None:
         try:
@@ -221,6 +230,22 @@ class HostSites:
     def is_reachable(self, host: str) -> bool:
         return self.of(host).is_reachable
 
+    def is_used(self, host: str) -> bool:
+        """Whether something was made there, or was to be."""
+        return host in self._others
+
+    def give_up(self, host: str) -> asyncio.Future[None]:
+        """See `ProcessesThere`."""
+        site = self._others[host]
+        site.is_given_up = True
+        site.pool.close()
+        return site.there.give_up()
+
+    async def take_back(self, host: str) -> None:
+        """Nothing of the run is there: it is as if it had not been used."""
+        await self._others.pop(host).there.stop()
+        self.refused.pop(host, None)
+
     def away(self, hosts: Iterable[str]) -> tuple[str, ...]:
         """Those of them that are used, and cannot be reached just now."""
         others = self._others
@@ -228,7 +253,7 @@ class HostSites:
 
     @property
     def others(self) -> Iterator[ProcessesThere]:
-        return (site.there for site in self._others.values())
+        return (site.there for site in self._others.values() if not site.is_given_up)
 
     @property
     def idle(self) -> int:
@@ -242,10 +267,10 @@ class HostSites:
     async def stop(self, *, keep: bool) -> None:
         """All processes have ended after this, on hosts that can be reached. `keep`: the files of
         the run on other hosts."""
-        for there in self.others:
-            there.keeps = keep
+        for site in self._others.values():
+            site.there.keeps = keep and not site.is_given_up
         try:
-            await asyncio.gather(*(there.stop() for there in self.others))
+            await asyncio.gather(*(site.there.stop() for site in self._others.values()))
         finally:
             await self.home.processes.stop()
 

@@ -163,14 +163,30 @@ class Run:
         from anabranch.runtime.live.agent.pins import check_pin
 
         check_pin(self.pipeline.operators, operator, n)
+        self._have_noted(lambda agent: agent.pin(operator, n))
+
+    def give_up(self, host: str) -> None:
+        """Go on without a host that is lost for good. Return when the run has noted it. Raises
+        `PipelineError` if it cannot."""
+
+        def give_up(agent: Agent) -> None:
+            if why := agent.copying.give_ups.give_up(host):
+                raise PipelineError(why)
+
+        self._have_noted(give_up)
+
+    def _have_noted(self, order: Callable[[Agent], None]) -> None:
+        """Raises `PipelineError`."""
         noted: Future[None] = Future()
 
         def note(agent: Agent) -> None:
             try:
-                agent.pin(operator, n)
+                order(agent)
                 noted.set_result(None)
             except CannotWrite as error:
                 noted.set_exception(PipelineError(f"the run has failed: {error.__cause__}"))
+            except PipelineError as error:
+                noted.set_exception(error)
 
         self._tell(note)
         deadline = clock.monotonic() + NOTED_S
@@ -398,7 +414,6 @@ def _check_copies(pipeline: Pipeline, options: Options, elsewhere: Elsewhere) ->
             f"{told}, and a run that ends with a savepoint, or begins from one, has one host: the "
             "journals of all instances must be there"
         )
-    raise PipelineError(f"{told}, and this version makes no copies of journals yet")
 
 
 async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: View) -> Report:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from anabranch.protocol.ids import OperatorName
@@ -17,13 +17,14 @@ from anabranch.runtime.reporting.status import FinalCount, WireId, id_from_wire,
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """All that the journal of the agent speaks of. `left`: see `Controllers`; `pinned`: see
-    `Pins`."""
+    `Pins`; `given_up`: see `GiveUps`."""
 
     roster: Roster
     recorder: Recorder
     boards: Boards
     left: dict[str, dict[str, float]]
     pinned: dict[str, int]
+    given_up: set[str] = field(default_factory=set)
 
 
 def rebuild(run: Recorded, records: Iterable[Any]) -> float:
@@ -50,6 +51,10 @@ def rebuild(run: Recorded, records: Iterable[Any]) -> float:
                 run.pinned.pop(operator, None)
             case log.Pinned(operator=operator, instances=int(instances)):
                 run.pinned[operator] = instances
+            case log.GivenUp(host=host, is_back=True):
+                run.given_up.discard(host)
+            case log.GivenUp(host=host):
+                run.given_up.add(host)
             case log.Founded() | log.AllRead():
                 pass
             case _:
@@ -106,6 +111,8 @@ def snapshot(run: Recorded, passed_s: float) -> Iterator[log.RunRecord]:
         yield log.PlanNoted(controller=controller, left=left)
     for name, instances in run.pinned.items():
         yield log.Pinned(operator=name, instances=instances)
+    for host in sorted(run.given_up):
+        yield log.GivenUp(host=host)
     yield from run.boards.snapshots()
     yield from _of_report(run.recorder)
 
@@ -135,6 +142,8 @@ def told_of(member: Member) -> Iterator[log.RunRecord]:
         yield log.Listens(
             id=wire, address=member.address, host=member.listens_on, moved=member.moved
         )
+    if member.copies is not None:
+        yield log.copied(member.id, member.copies)
     if member.phase is Phase.LISTENING:
         yield log.Told(id=wire)
     if member.phase is Phase.ACTIVE:
@@ -176,6 +185,8 @@ def _to_roster(run: Recorded, record: Any) -> None:
             member.incarnation, member.bootstrap, member.host = incarnation, bootstrap, host
         case log.Listens(address=address, host=host, moved=moved):
             member.address, member.listens_on, member.moved = address, host, moved
+        case log.CopiesKnown(copies=copies):
+            member.copies = copies
         case log.Told():
             run.roster.listen(member)
         case log.Active():

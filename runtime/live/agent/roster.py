@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from anabranch.protocol.copies import CopySet
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.live.agent.deaths import Deaths
 from anabranch.runtime.live.agent.run_journal import (
@@ -74,6 +75,12 @@ class Member:
     """The host of that address."""
     moved: int = 0
     """In which incarnation it came there from another host; 0: it has always been there."""
+    copies: CopySet | None = None
+    """Of its journal, on other hosts; None: there are none."""
+    fetch: str = ""
+    """The copy keeper from which its present incarnation gets its journal; empty: it has it."""
+    lacks: str = ""
+    """What its next incarnation waits for."""
     host: str = ""
     """On which it is; empty: the run has one host, or it has none yet."""
     wanted_host: str = ""

@@ -109,6 +109,15 @@ def run_file_of(
     )
 
 
+def take_letters(pipeline: Pipeline, host: str, lines: bytes) -> None:
+    """Of that host, into the file of dead letters at home. Raises `OSError`."""
+    letters = pipeline.letters_of("", host, None, durable=False)
+    try:
+        letters.put_next(lines)
+    finally:
+        letters.close()
+
+
 def plain_span(span: Span | None) -> tuple[float | None, float | None] | None:
     """JSON has no infinity."""
     if span is None:

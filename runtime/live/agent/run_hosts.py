@@ -66,7 +66,9 @@ class RunHosts:
                 raise StartError(f"no host {member.wanted_host!r}: this run has one host")
             return
         hosts = self._choices(self._free(rooms), self._wish(member))
-        wanted = member.wanted_host or hosts[0]
+        there = frozenset[str]() if member.copies is None else member.copies.complete
+        others = [host for host in hosts if host not in there]  # copies should be elsewhere
+        wanted = member.wanted_host or (others or hosts)[0]
         if wanted not in hosts:
             raise StartError(f"{wanted!r} is no host for {member.id.operator!r} just now")
         member.host = wanted

@@ -13,11 +13,13 @@ from typing import Any
 
 import msgspec
 
+from anabranch.protocol.copies import CopySet
+from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.link.messages import Genesis
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.reporting.ledger import SummedFinals
 from anabranch.runtime.reporting.report import Event, SampleRow
-from anabranch.runtime.reporting.status import FinalCount, WireId
+from anabranch.runtime.reporting.status import FinalCount, WireId, id_to_wire
 from anabranch.runtime.storage.record_log import RecordLog, read_log
 from anabranch.runtime.values.texts import printable
 
@@ -51,6 +53,48 @@ class Listens(RunRecord, frozen=True, kw_only=True, tag="listens"):
     address: str
     host: str = ""
     moved: int = 0
+
+
+class CopiesKnown(RunRecord, frozen=True, kw_only=True, tag="copies"):
+    """What is known of the copies of its journal: a whole `CopySet`."""
+
+    id: WireId
+    incarnation: int
+    order: int
+    holders: list[str]
+    complete: list[str]
+    added: list[tuple[str, int]]
+    given_up: bool = False
+
+    @property
+    def copies(self) -> CopySet:
+        return CopySet(
+            self.incarnation,
+            self.order,
+            frozenset(self.holders),
+            frozenset(self.complete),
+            tuple(self.added),
+            self.given_up,
+        )
+
+
+def copied(instance: InstanceId, copies: CopySet) -> CopiesKnown:
+    return CopiesKnown(
+        id=id_to_wire(instance),
+        incarnation=copies.incarnation,
+        order=copies.order,
+        holders=sorted(copies.holders),
+        complete=sorted(copies.complete),
+        added=[*copies.added],
+        given_up=copies.given_up,
+    )
+
+
+class GivenUp(RunRecord, frozen=True, kw_only=True, tag="given_up"):
+    """The run goes on without this host; or it is back, and nothing of the run is there."""
+
+    host: str
+    is_back: bool = False
 
 
 class Told(RunRecord, frozen=True, kw_only=True, tag="told"):
@@ -203,6 +247,8 @@ AnyRecord = (
     Made
     | Begun
     | Listens
+    | CopiesKnown
+    | GivenUp
     | Told
     | Active
     | Over
@@ -225,7 +271,10 @@ AnyRecord = (
     | Counters
     | BoardSnapshot
 )
-SYNCED = (Begun, Listens, Told, LetGo, Claimed, Final, EndedEarly, AllRead, Founded, Pinned)
+SYNCED = (
+    *(Begun, Listens, CopiesKnown, GivenUp, Told, LetGo, Claimed, Final, EndedEarly, AllRead),
+    *(Founded, Pinned),
+)
 """Instances act upon these as soon as they get them."""
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from anabranch.runtime.live.agent.attendants import Attendants
@@ -37,7 +37,8 @@ SNAPSHOT_EVENTS_MAX = 20
 @dataclass(frozen=True, slots=True)
 class Observed:
     """What is looked at. `decides`: instances or controllers decide how many there are, but of
-    those that are `pinned` to a number. `drained`: hosts that instances leave."""
+    those that are `pinned` to a number. `drained`: hosts that instances leave. `lack_of`: what is
+    missing of the copies of a journal."""
 
     pipeline: Pipeline
     decides: bool
@@ -48,7 +49,8 @@ class Observed:
     services: Attendants
     host_use: HostUse
     pinned: Mapping[str, int]
-    drained: Collection[str] = ()
+    drained: Collection[str]
+    lack_of: Callable[[Member], str]
 
 
 def snapshot_of(run: Observed, phase: str, sites: HostSites) -> RunSnapshot:
@@ -223,6 +225,8 @@ def _instance_snapshot(run: Observed, member: Member) -> InstanceSnapshot:
         incarnation=member.incarnation,
         silent_s=max(0.0, clock.monotonic() - heard),
         host=member.host,
+        copies=() if member.copies is None else tuple(sorted(member.copies.complete)),
+        lacks=run.lack_of(member),
     )
 
 

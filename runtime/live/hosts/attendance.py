@@ -26,14 +26,15 @@ from anabranch.runtime.live.hosts.host_directory import HostDirectory
 from anabranch.runtime.live.link.link import Link, LinkError, receive_blocking, send_blocking
 
 ASK, END, STOP, SCALE, HOSTS = "ask", "end", "stop", "scale", "hosts"
+GIVE_UP = "give_up"
 """Figures; end the input and finish; stop at once, so that the run is kept; how many instances an
-operator is to have; which hosts there are now."""
+operator is to have; which hosts there are now; go on without a host."""
 READ_BYTES = 2**16
 
 
 class ToRun(msgspec.Struct, frozen=True, array_like=True):
     """By the agent. `operator`, `instances`: of SCALE; None: as its policy decides. `home`,
-    `hosts`: of HOSTS; all that are known."""
+    `hosts`: of HOSTS; all that are known. `host`: of GIVE_UP."""
 
     number: int
     what: str
@@ -41,10 +42,11 @@ class ToRun(msgspec.Struct, frozen=True, array_like=True):
     instances: int | None = None
     home: Home | None = None
     hosts: list[HostOffer] = []
+    host: str = ""
 
 
 class RunReply(msgspec.Struct, frozen=True, array_like=True):
-    """`figures`: of ASK; `refused`: why SCALE is not done."""
+    """`figures`: of ASK; `refused`: why SCALE or GIVE_UP is not done."""
 
     number: int
     figures: dict[str, Any] = {}
@@ -53,14 +55,16 @@ class RunReply(msgspec.Struct, frozen=True, array_like=True):
 
 class Attendance:
     """In the run's process: a thread that receives from the agent. `attend` is called when there is
-    a run: `told` gets END or STOP, and STOP when the agent is gone; `scale` returns why it does not
-    do it. Before that, STOP ends the process: nothing has begun. `hosts`: those that it has got."""
+    a run: `told` gets END or STOP, and STOP when the agent is gone; `scale` and `give_up` return
+    why they do not do it. Before that, STOP ends the process: nothing has begun. `hosts`: those
+    that it has got."""
 
     def __init__(self, fd: int, gone_code: int) -> None:
         self.hosts = HostDirectory()
         self._figures: Callable[[], dict[str, Any]] | None = None
         self._told: Callable[[str], None] | None = None
         self._scale: Callable[[str, int | None], str] | None = None
+        self._give_up: Callable[[str], str] | None = None
         self._pending: list[str] = []
         self._lock = threading.Lock()
         self._gone_code = gone_code
@@ -74,9 +78,11 @@ class Attendance:
         figures: Callable[[], dict[str, Any]],
         told: Callable[[str], None],
         scale: Callable[[str, int | None], str] | None = None,
+        give_up: Callable[[str], str] | None = None,
     ) -> None:
         with self._lock:
             self._figures, self._told, self._scale = figures, told, scale
+            self._give_up = give_up
             for what in self._pending:
                 told(what)
 
@@ -91,7 +97,7 @@ class Attendance:
             said = msgspec.msgpack.decode(body, type=ToRun)
             if said.what == HOSTS:
                 self.hosts.learn(said.home, said.hosts)
-            elif said.what in (ASK, SCALE):
+            elif said.what in (ASK, SCALE, GIVE_UP):
                 with suppress(OSError):
                     send_blocking(self._socket, self._reply(said))
             else:
@@ -101,8 +107,10 @@ class Attendance:
         if said.what == ASK:
             figures = self._figures
             return RunReply(said.number, {} if figures is None else figures())
-        if self._scale is None:
+        if self._scale is None or self._give_up is None:
             return RunReply(said.number, refused="its run has not begun yet")
+        if said.what == GIVE_UP:
+            return RunReply(said.number, refused=self._give_up(said.host))
         return RunReply(said.number, refused=self._scale(said.operator, said.instances))
 
     def _tell(self, what: str) -> None:
@@ -164,6 +172,12 @@ class RunProcess:
     async def scale(self, operator: str, instances: int | None, timeout_s: float) -> str | None:
         """Why it does not do so, "" if it does; None if it does not answer."""
         said = ToRun(next(self._numbers), SCALE, operator, instances)
+        reply = await self._replied(said, timeout_s)
+        return None if reply is None else reply.refused
+
+    async def give_up(self, host: str, timeout_s: float) -> str | None:
+        """As `scale`."""
+        said = ToRun(next(self._numbers), GIVE_UP, host=host)
         reply = await self._replied(said, timeout_s)
         return None if reply is None else reply.refused
 

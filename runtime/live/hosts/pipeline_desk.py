@@ -10,6 +10,7 @@ from anabranch.runtime.hosts.pipelines import (
     AskLogs,
     AskStatus,
     AwaitLogs,
+    GiveUpHost,
     Logs,
     PipelinesKnown,
     ScalePipeline,
@@ -22,6 +23,7 @@ from anabranch.runtime.live.hosts.pipelines import Pipelines
 from anabranch.runtime.live.hosts.refused import PipelineRefused
 from anabranch.runtime.live.hosts.request_server import Handler, say
 from anabranch.runtime.live.hosts.stream import FrameStream
+from anabranch.runtime.live.hosts.without import without
 
 
 class PipelineDesk:
@@ -34,6 +36,7 @@ class PipelineDesk:
             AwaitLogs: _replied(self._more_log),
             StopPipeline: _replied(self._stop),
             ScalePipeline: _replied(self._scale),
+            GiveUpHost: _replied(self._give_up),
         }
 
     async def _submit(self, request: Submit, asker: Peer | None) -> AgentMessage:
@@ -60,6 +63,9 @@ class PipelineDesk:
     async def _scale(self, request: ScalePipeline, asker: Peer | None) -> AgentMessage:
         wanted, operator, n = request.pipeline, request.operator, request.instances
         return await self._pipelines.scale(wanted, operator, n, asker)
+
+    async def _give_up(self, request: GiveUpHost, asker: Peer | None) -> AgentMessage:
+        return await without(self._pipelines.attended, self._pipelines.host, request.host)
 
 
 def in_words(error: OSError) -> str:

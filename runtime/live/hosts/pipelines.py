@@ -62,12 +62,13 @@ class Pipelines:
         hosts: HostsTold | None = None,
     ) -> None:
         self._parent = parent
-        self._host = host
+        self.host = host
         self.log = log
         self._upkeep = Upkeep(command, warm, log, hosts)
         self.is_drained = False
         """The host is: nothing new begins here."""
         self._all: dict[str, Attended] = {}
+        self.attended = self._all.values()
         self._damaged = DamagedPipelines(host, log)
         self._unpacking: set[str] = set()
 
@@ -131,12 +132,12 @@ class Pipelines:
         one = self._all.get(name)
         if (one is not None and one.task is not None) or name in self._unpacking:
             raise PipelineRefused(
-                f"{name} runs on {self._host} already: this version was submitted before; "
+                f"{name} runs on {self.host} already: this version was submitted before; "
                 f"`anabranch status {name}` shows it"
             )
         self._check(bundle)
         for damaged in self._damaged.named(name):
-            raise PipelineRefused(f"{self._host} cannot unpack {name}: {damaged}", wrong=False)
+            raise PipelineRefused(f"{self.host} cannot unpack {name}: {damaged}", wrong=False)
         is_new = one is None
         if one is None:
             one = await self._unpacked(bundle, version, asker.name if asker else "")
@@ -151,21 +152,21 @@ class Pipelines:
             if is_new:
                 del self._all[one.id]
                 one.remove()
-            raise PipelineRefused(f"on host {self._host}: {end.message}")
+            raise PipelineRefused(f"on host {self.host}: {end.message}")
         return await self.status_of(one)
 
     def _check(self, bundle: Bundle) -> None:
-        check_requirements(bundle, self._host)
+        check_requirements(bundle, self.host)
         if self.is_drained:
             raise PipelineRefused(
-                f"{self._host} is drained; submit to another host, or first let this one take "
-                f"instances again: anabranch drain {self._host} --undo",
+                f"{self.host} is drained; submit to another host, or first let this one take "
+                f"instances again: anabranch drain {self.host} --undo",
                 wrong=False,
             )
         if self._upkeep.closing:
-            raise PipelineRefused(f"{self._host} is about to end; submit it again", wrong=False)
+            raise PipelineRefused(f"{self.host} is about to end; submit it again", wrong=False)
         if len(self) >= PIPELINES_MAX:
-            told = f"{PIPELINES_MAX} pipelines run on {self._host}, which is the most"
+            told = f"{PIPELINES_MAX} pipelines run on {self.host}, which is the most"
             raise PipelineRefused(f"{told}; stop one first", wrong=False)
 
     async def _unpacked(self, bundle: Bundle, version: str, owner: str) -> Attended:
@@ -178,7 +179,7 @@ class Pipelines:
             )
         except OSError as error:
             raise PipelineRefused(
-                f"{self._host} cannot unpack {name} in {self._parent}: {error.strerror}",
+                f"{self.host} cannot unpack {name} in {self._parent}: {error.strerror}",
                 wrong=False,
             ) from None
         finally:
@@ -218,7 +219,7 @@ class Pipelines:
             id=record.id,
             name=record.name,
             version=record.version,
-            host=self._host,
+            host=self.host,
             module=record.module,
             state=state,
             submitted_at=record.submitted_at,
@@ -257,7 +258,7 @@ class Pipelines:
         `stop`. Raises `PipelineRefused`."""
         one = self._one(wanted)
         _check_owner(one, asker)
-        return await scaled(one, self._host, operator, n)
+        return await scaled(one, self.host, operator, n)
 
     def log_lines(self, wanted: str, count: int) -> tuple[str, list[str]]:
         """With the id. Raises `PipelineRefused`."""
@@ -296,7 +297,7 @@ class Pipelines:
                 raise PipelineRefused(str(damaged), wrong=False)
             names = [*self._all, *(one.folder.record.name for one in self._all.values())]
             way = hint(wanted, dict.fromkeys(names), "there")
-            raise PipelineRefused(f"host {self._host} has no pipeline {wanted!r}; {way}")
+            raise PipelineRefused(f"host {self.host} has no pipeline {wanted!r}; {way}")
         return found
 
 

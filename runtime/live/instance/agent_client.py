@@ -137,10 +137,11 @@ class AgentClient:
 
     def receive(self, body: bytes) -> None:
         """One frame of the link."""
-        if self._early is not None:
-            self._early.append(body)
+        message = _decode(body)
+        if self._early is not None and not isinstance(message, CopyHolders):
+            self._early.append(body)  # to begin may take a holder that there is only now
             return
-        match _decode(body):
+        match message:
             case SplitAnswer() as answer:
                 self._answered(answer)
             case Splits():

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from anabranch.runtime.live.commit.recovery import Past, read_base, read_past
+from anabranch.runtime.live.copies.client import JournalCopies
 from anabranch.runtime.live.instance.profile import Profile
 from anabranch.runtime.live.journal.journal import Journal
 from anabranch.runtime.plan.ends import ExactWriter, Writer
@@ -35,12 +36,17 @@ class Beginning:
         return self.found if isinstance(self.found, Past) else None
 
 
-async def begin_patiently(profile: Profile, path: Path | None, patience: Patience) -> Beginning:
-    """`path`: of the journal; None: it keeps none. Raises what the files are not, and `OSError` if
-    to wait would not help."""
+async def begin_patiently(
+    profile: Profile,
+    path: Path | None,
+    patience: Patience,
+    copies: JournalCopies | None = None,
+) -> Beginning:
+    """`path`: of the journal; None: it keeps none. `copies`: of it on other hosts. Raises what the
+    files are not, and `OSError` if to wait would not help."""
 
     async def of_journal() -> Beginning:
-        return Beginning(found={}) if path is None else _open_journal(path, profile)
+        return Beginning(found={}) if path is None else _open_journal(path, profile, copies)
 
     begun = await patience.outlast(of_journal)
     sink = profile.operator.sink
@@ -56,7 +62,7 @@ async def begin_patiently(profile: Profile, path: Path | None, patience: Patienc
     return Beginning(found=begun.found, journal=begun.journal, writer=writer, last_put=last_put)
 
 
-def _open_journal(path: Path, profile: Profile) -> Beginning:
+def _open_journal(path: Path, profile: Profile, copies: JournalCopies | None) -> Beginning:
     context = profile.context
     power = context.durable == "power"
     past = read_past(path, power=power, owner=str(profile.me), must_be=profile.was_ready)
@@ -64,7 +70,9 @@ def _open_journal(path: Path, profile: Profile) -> Beginning:
     if past is not None:
         for kind, told in base.items():
             past.added[kind] = [*told, *past.added.get(kind, [])]
-    return Beginning(found=base if past is None else past, journal=Journal(path, power=power))
+    return Beginning(
+        found=base if past is None else past, journal=Journal(path, power=power, copies=copies)
+    )
 
 
 async def _open_writer(profile: Profile, *, is_resumed: bool) -> tuple[Writer, int]:

@@ -88,12 +88,12 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     ahead_s: float = 0.0
     """Of the clock of its host, compared with the one of the agent's."""
     copies: list[tuple[str, Address]] = []
-    """Hosts that have, or are to have, a copy of its journal, and the copy keeper there; empty:
-    none."""
+    """Hosts that have, or are to have, a copy of its journal, and the copy keeper there, as far as
+    that is known."""
     complete: list[str] = []
     """Of those, the ones whose copies have all that counts."""
     order: int = 0
-    """Number of the order that `copies` is."""
+    """Number of the order that `copies` is; 0: it makes no copies."""
     fetch: Address = ""
     """The copy keeper from which it gets its journal first, whatever is in the file of this name;
     empty: it has it."""

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gc
 import logging
+import math
 import os
 import signal
 import socket
@@ -20,9 +21,11 @@ from typing import Any, NoReturn
 import msgspec
 
 from anabranch.protocol import events
+from anabranch.protocol.copies import FencedError
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.states import Idle
+from anabranch.runtime.live.copies.client import JournalCopies
 from anabranch.runtime.live.instance.agent_client import AgentClient
 from anabranch.runtime.live.instance.beginning import begin_patiently
 from anabranch.runtime.live.instance.instance import Instance
@@ -32,6 +35,7 @@ from anabranch.runtime.live.link.last_words import detail_of, reason_of
 from anabranch.runtime.live.link.link import Link
 from anabranch.runtime.live.link.messages import (
     Assign,
+    CopyComplete,
     Decide,
     Delayed,
     Failed,
@@ -67,6 +71,10 @@ GC_THRESHOLD = 50_000
 FILES_TO_BEGIN = 16
 """For the loop, the journal, the address, the first neighbours."""
 FILES_PERIOD_S = 0.1
+FETCH_S = 20.0
+"""After so long in vain the agent chooses another holder."""
+COPIES_S = 2.0
+"""So long may it take to compare the journal with its copies before the agent hears of it."""
 
 log = logging.getLogger("anabranch.waits")
 
@@ -156,7 +164,7 @@ async def live(
     try:
         if task.tls:
             _secure(Path(original(task.tls)))
-        instance = await _instance(task, me, pipeline, agent_client)
+        instance = await _instance(task, me, pipeline, agent_client, process.boot)
         process.has(instance)
         _wire(agent_client, instance)
         asyncio.get_running_loop().set_exception_handler(_ending(instance))
@@ -169,7 +177,8 @@ async def live(
         address = await instance.patience.outlast(listen)
         instance.resume()
         begin = functools.partial(_begin, instance, agent_client, address, task)
-        if is_new and instance.profile.context.durable == "power":
+        was_unknown = not task.was_ready and task.order  # no other host may have anything of it
+        if was_unknown or (is_new and instance.profile.context.durable == "power"):
             instance.lifetime.spawn(_begin_when_kept(instance, begin), "begin")
         else:
             begin()
@@ -209,7 +218,7 @@ def _secure(folder: Path) -> None:
 
 
 async def _instance(
-    task: Assign, me: InstanceId, pipeline: Pipeline, agent_client: AgentClient
+    task: Assign, me: InstanceId, pipeline: Pipeline, agent_client: AgentClient, boot: str
 ) -> Instance:
     journal = Path(original(task.journal)) if task.journal else None
     context = _context(task, me, pipeline, agent_client)
@@ -226,9 +235,14 @@ async def _instance(
         agent_client.send(Delayed())
 
     patience = Patience(str(me), agent_client.note, delayed)
+    copies = None
+    if journal is not None and task.order:
+        copies = await patience.outlast(
+            functools.partial(_copies, task, me, journal, agent_client, boot)
+        )
     instance = Instance(
         profile,
-        await begin_patiently(profile, journal, patience),
+        await begin_patiently(profile, journal, patience, copies),
         agent_client=agent_client,
         patience=patience,
         seed=task.seed,
@@ -239,6 +253,48 @@ async def _instance(
     for moved in task.moved:
         _move(instance, moved)
     return instance
+
+
+async def _copies(
+    task: Assign, me: InstanceId, journal: Path, agent_client: AgentClient, boot: str
+) -> JournalCopies:
+    """Once the journal is here, and lacks nothing that a copy has. That may take as long as hosts
+    are away, and the agent is told. Raises `LifeOver` if another holder may have the journal."""
+    waits_since_s = math.inf
+
+    def note(told: str) -> None:
+        nonlocal waits_since_s
+        waits_since_s = clock.monotonic() if told else math.inf
+        agent_client.note(EventKind.WAITS if told else EventKind.GOES_ON, told)
+
+    copies = JournalCopies(
+        me,
+        task.incarnation,
+        task.token,
+        order=task.order,
+        holders=dict(task.copies),
+        complete=task.complete,
+        boot=boot,
+        completed=lambda order, host: agent_client.send(CopyComplete(order=order, host=host)),
+        note=note,
+    )
+    agent_client.on_holders = lambda told: copies.set_holders(told.order, dict(told.holders))
+    if task.fetch:
+        work = copies.fetch(journal, task.fetch)
+    else:
+        # Without a complete copy there is only the journal itself.
+        work = copies.prepare(journal, was_ready=task.was_ready and bool(task.complete))
+    prepared = asyncio.ensure_future(work)
+    while not (await asyncio.wait([prepared], timeout=COPIES_S))[0]:
+        agent_client.send(Delayed())
+        if task.fetch and clock.monotonic() - waits_since_s > FETCH_S:
+            prepared.cancel()
+            raise LifeOver(f"cannot get its journal from {task.fetch}")
+    try:
+        prepared.result()
+    except FencedError as error:
+        raise LifeOver(str(error)) from None
+    return copies
 
 
 def _move(instance: Instance, moved: HasMoved) -> None:
@@ -255,7 +311,7 @@ def _begin(instance: Instance, agent_client: AgentClient, address: str, task: As
 
 async def _begin_when_kept(instance: Instance, begin: Callable[[], None]) -> None:
     """An instance that has been ready is resumed from its journal. So that has to be there after a
-    loss of power, too, or it would count as lost."""
+    loss of power, too, or on another host, or it would count as lost."""
     if instance.commits is not None:
         await instance.commits.committed(at_once=True)
     begin()

@@ -25,33 +25,22 @@ from anabranch.runtime.values.texts import original
 
 TICK_S = 1.0
 """How often it shows the agent that it lives."""
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def run_keeper(link_socket: socket.socket, assign: dict[str, Any], _pipeline: Pipeline) -> NoReturn:
     """Keep copies until the agent ends it, or is gone."""
     order = msgspec.convert(assign, msg.AssignKeeper)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sys.exit(runner.run(keep(link_socket, order, OwnProcess(), boot=boot_id())))
+        sys.exit(runner.run(keep(link_socket, order, OwnProcess())))
 
 
-def boot_id() -> str:
-    """Another one after each loss of power; empty where the system does not report it."""
-    try:
-        return BOOT_ID.read_text("ascii").strip()
-    except OSError:
-        return ""
-
-
-async def keep(
-    link_socket: socket.socket, order: msg.AssignKeeper, process: OwnProcess, *, boot: str
-) -> int:
+async def keep(link_socket: socket.socket, order: msg.AssignKeeper, process: OwnProcess) -> int:
     """Returns the exit code: it ends by itself only if it cannot go on, and reports why."""
     link = await Link.attach(link_socket, lambda body: None)
     try:
         if order.tls:
             _secure(Path(original(order.tls)))
-        keeper = CopyKeeper(Path(original(order.folder)), order.token, boot=boot)
+        keeper = CopyKeeper(Path(original(order.folder)), order.token, boot=process.boot)
         link.send(msg.Ready(address=await keeper.serve(order.listen)))
     except Exception as error:
         again = Cause.SYSTEM if isinstance(error, OSError) else None

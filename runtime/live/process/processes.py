@@ -81,8 +81,19 @@ MakeProcesses = Callable[[OnOutput, Callable[[str], None], Callable[[], None]], 
 more; and for the end of all with the one that they were forked from, which another follows."""
 
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
 class OwnProcess:
     """The process in which this runs."""
+
+    @property
+    def boot(self) -> str:
+        """Another word after each loss of power of its host; empty where the system has none."""
+        try:
+            return BOOT_ID.read_text("ascii").strip()
+        except OSError:
+            return ""
 
     def exit_now(self, code: int) -> NoReturn:
         """Whatever is in work is left as it is."""

@@ -182,6 +182,21 @@ class RemoteProcesses:
         for process in self._processes.values():
             process.close()
 
+    def give_up(self) -> asyncio.Future[None]:
+        """The run goes on without this host: all that is there counts as ended. When the host can
+        be reached it is ended, and the files of the run are removed; that is done then."""
+        self._stopping, self.keeps = True, False
+        self._failure = self._failure or f"host {self._host!r} was given up"
+        self._fail_forks(ForkError(self._failure))
+        former, self._processes = self._processes, {}
+        for process in former.values():
+            process.note_lost()
+        self._changed.set()
+        self.line.start()
+        message = StopAll(keep=False)
+        self.line.send(message, message)
+        return self._stopped
+
     async def _until_stopped(self) -> None:
         """Or it sends nothing more."""
         while not self._stopped.done():

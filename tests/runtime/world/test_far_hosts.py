@@ -61,7 +61,10 @@ KNOWN = {
     "takes messages twice after a break": 5,
     "repeats nothing after a break": 1,
     "waits for processes of a lost worker": 15,
-    "goes on with the worker of another epoch": 6,
+    "goes on with the worker of another epoch": 59,
+    "sends what no other host has": 10,
+    "listens to an incarnation that was given up": 55,
+    "does not say where an instance is now": 10,
 }
 """Lapses, each with a seed that has shown it."""
 

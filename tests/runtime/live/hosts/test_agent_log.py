@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from anabranch.runtime.live.agent import agent
+from anabranch.runtime.live.agent.showing import show
 from anabranch.runtime.live.hosts.agent_log import AgentLog
 
 
@@ -40,5 +40,5 @@ def test_a_line_is_written_at_once_so_that_none_of_another_thread_comes_between(
     out = Pieces()
     AgentLog("press", as_json=False, out=out).say("started", "listens")
     monkeypatch.setattr(sys, "stderr", out)
-    agent._show("work.0", "number 1")
+    show("work.0", "number 1")
     assert out.pieces == ["press: listens\n", "number 1\n"]

@@ -1,0 +1,295 @@
+"""Copies of the journals of instances on other hosts: which hosts have them, and that there are as
+many as the user wants. Nothing else decides that (`docs/protocol.md` 9). Each decision is recorded
+before any order.
+
+    first incarnation ── hosts are chosen, all copies are empty ──▶ recorded ──▶ Assign
+    a holder is lost, drained, or away for long ── another one is added ──▶ recorded ──▶ CopyHolders
+    its copy is complete ── CopyComplete ──▶ recorded ── the lost one is left out ──▶ CopyHolders
+    the host of the instance is given up ── `fenced` ──▶ the next incarnation is elsewhere
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from anabranch.protocol.copies import CopyError, CopySet
+from anabranch.runtime.hosts.holders import holders_for
+from anabranch.runtime.live.agent.copy_keepers import CopyKeepers
+from anabranch.runtime.live.agent.holder_hosts import HolderHosts
+from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
+from anabranch.runtime.live.agent.messenger import Messenger
+from anabranch.runtime.live.agent.roster import Member, Roster
+from anabranch.runtime.live.agent.run_journal import copied
+from anabranch.runtime.live.agent.starter import StartError, StartOrders
+from anabranch.runtime.live.agent.tasks import Tasks
+from anabranch.runtime.live.copies import asking
+from anabranch.runtime.live.link.messages import Address, Assign, CopyComplete, CopyHolders
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.sockets import take, transport
+from anabranch.runtime.values.texts import original
+
+LOOK_S = 0.5
+KEEPER_S = 30.0
+"""For the first copy keepers to be ready."""
+LATE_S = 5.0
+"""After so long other hosts are tried, too."""
+ASK_S = 10.0
+"""For a holder to answer."""
+AGAIN_S = 0.5
+
+
+class CopyDesk:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        roster: Roster,
+        journal: RunJournalWriter,
+        messenger: Messenger,
+        keepers: CopyKeepers,
+        hosts: HolderHosts,
+        tasks: Tasks,
+    ) -> None:
+        self._pipeline = pipeline
+        self._roster = roster
+        self._journal = journal
+        self._messenger = messenger
+        self._keepers = keepers
+        self._hosts = hosts
+        self._tasks = tasks
+        self._token = b""
+        self._orders: StartOrders | None = None
+        """None: this run makes no copies, whatever its pipeline says."""
+        self._context = copy_context()
+        """Of what is asked of copy keepers."""
+        keepers.on_address = self._tell_address
+
+    def _wanted(self, member: Member) -> int:
+        return self._pipeline.copies_of(member.id.operator) if self._orders is not None else 0
+
+    def begin(self, orders: StartOrders) -> None:
+        """The run has a token, by which copy keepers know it."""
+        self._orders, self._token, self._keepers.orders = orders, orders.token, orders
+        if orders.tls and self._pipeline.has_copies:
+            from anabranch.runtime.live.channel.secured import SecuredTransport
+
+            secured = SecuredTransport(transport(), Path(original(orders.tls)))
+            self._context.run(take, secured)
+
+    async def keep_enough(self) -> None:
+        """For as long as the run lasts."""
+        while True:
+            for member in self._roster.living():
+                self._mend(member)
+            await asyncio.sleep(LOOK_S)
+
+    # -- the next incarnation of an instance ---------------------------------------------------
+
+    async def fenced(self, member: Member) -> None:
+        """Before it gets a host. If the one that it was on was given up, or it has not been ready
+        since: return when no earlier incarnation can act any more, and it is known from where its
+        journal comes. It waits for that as long as it takes."""
+        copies, member.fetch = member.copies, ""
+        if copies is None:
+            return
+        is_given_up = self._hosts.is_given_up(member.host)
+        has_moved = bool(member.address) and member.listens_on != member.host
+        if not (is_given_up or has_moved or copies.given_up):
+            return
+        for host in sorted(copies.complete):
+            self._keepers.want(host)
+        self._note(member, copies.giving_up())
+        source = await self._source(member)
+        member.fetch = self._keepers.address_of(source)
+        if is_given_up:
+            member.host = member.wanted_host = ""
+
+    async def _source(self, member: Member) -> str:
+        """A holder that refuses all incarnations before this one."""
+        while True:
+            assert member.copies is not None
+            holders = sorted(member.copies.complete)
+            asked = [self._fence(host, member) for host in holders]
+            answers = await asyncio.gather(*asked)
+            fenced = [host for host, is_fenced in zip(holders, answers, strict=True) if is_fenced]
+            sources = sorted(member.copies.sources(fenced))
+            found = next((host for host in sources if self._keepers.address_of(host)), "")
+            if found:
+                member.lacks = ""
+                return found
+            member.lacks = f"waits for a copy of its journal on {' or '.join(holders)}"
+            await asyncio.sleep(AGAIN_S)
+
+    async def _fence(self, host: str, member: Member) -> bool:
+        address = self._keepers.address_of(host)
+        if not address:
+            return False
+        asked = asyncio.get_running_loop().create_task(
+            asking.fence(address, self._token, member.id, member.incarnation),
+            name=f"fence {member.text} on {host}",
+            context=self._context.copy(),
+        )
+        try:
+            async with asyncio.timeout(ASK_S):
+                return (await asked).readable
+        except (OSError, CopyError):
+            return False
+
+    async def settle(self, member: Member) -> None:
+        """It has a host. Return when it is recorded on which others copies are. Raises
+        `StartError`."""
+        wanted = self._wanted(member)
+        if not wanted:
+            return
+        if member.copies is None:
+            self._note(member, CopySet.begun(await self._first(member, wanted)))
+            return
+        copies = replace(member.copies, incarnation=member.incarnation - 1)
+        there = copies.holders | copies.complete
+        good = self._hosts.good(there, member.host)
+        more = self._choice(member, wanted - len(good), there)
+        for host in sorted({*there, *more}):
+            self._keepers.want(host)
+        self._note(member, copies.begins_next(more))
+
+    async def _first(self, member: Member, wanted: int) -> list[str]:
+        """Others in the place of hosts whose copy keeper is not ready soon. Raises `StartError`."""
+        late: list[str] = []
+        until = clock.monotonic() + KEEPER_S
+        while True:
+            chosen = self._choice(member, wanted, late)
+            for host in chosen:
+                self._keepers.want(host)
+            if not chosen and not late:
+                told = f"{member.text}: no other host can have a copy of its journal"
+                raise StartError(told)
+            await self._keepers.ready(chosen or late, LATE_S)
+            ready = [host for host in (*chosen, *late) if self._keepers.address_of(host)][:wanted]
+            late += [host for host in chosen if host not in ready]
+            is_over = clock.monotonic() > until
+            are_all = {*chosen} <= {*ready}
+            if len(ready) == wanted or (ready and (is_over or are_all)):
+                return ready
+            if is_over:
+                raise StartError(f"{member.text}: no copy keeper is ready on {', '.join(late)}")
+
+    def _choice(self, member: Member, wanted: int, have: Collection[str]) -> list[str]:
+        return holders_for(self._hosts.rooms(member.host), member.host, wanted, have)
+
+    def assign(self, task: Assign, member: Member) -> Assign:
+        """With what it has to know of its copies."""
+        if (copies := member.copies) is None:
+            return task
+        return msgspec.structs.replace(
+            task,
+            copies=self._addresses(copies.holders),
+            complete=sorted(copies.complete),
+            order=copies.order,
+            fetch=member.fetch,
+        )
+
+    # -- while it lives ------------------------------------------------------------------------
+
+    def completed(self, member: Member, told: CopyComplete) -> None:
+        copies = member.copies
+        if copies is not None:
+            after = copies.completed(member.incarnation, told.order, told.host)
+            if after != copies:
+                self._note(member, after)
+                self._mend(member)
+
+    def _mend(self, member: Member) -> None:
+        """One step towards as many complete copies as are wanted, on hosts that are good."""
+        copies = member.copies
+        if copies is None or copies.given_up or member.resuming or member.process is None:
+            return
+        wanted = self._wanted(member)
+        good = self._hosts.good(copies.holders, member.host)
+        if len(good) < wanted:
+            for host in self._choice(member, wanted - len(good), copies.holders):
+                self._keepers.want(host)
+                if self._keepers.address_of(host):
+                    self._order(member, copies.with_holder(host))
+                    return
+        enough = len(good & copies.complete) >= wanted
+        for host in sorted(copies.holders - good):
+            if (enough or self._hosts.is_lost(host)) and copies.complete & good:
+                self._order(member, copies.without_holder(host))
+                return
+        if len(good & copies.complete) > wanted:
+            self._order(member, copies.without_holder(max(good & copies.complete)))
+
+    def _order(self, member: Member, copies: CopySet) -> None:
+        before = member.copies
+        self._note(member, copies)
+        holders = self._addresses(copies.holders)
+        if not copies.given_up:
+            self._messenger.send(member.id, CopyHolders(order=copies.order, holders=holders))
+        if before is not None:
+            self._forget(member, before.holders - copies.holders)
+
+    def _tell_address(self, host: str) -> None:
+        """The keeper there listens elsewhere than the one before."""
+        for member in self._roster.living():
+            copies = member.copies
+            if copies is None or host not in copies.holders or copies.given_up:
+                continue
+            self._order(member, copies.again())  # one that is not ready yet waits for it, too
+
+    def lack_of(self, member: Member) -> str:
+        """What is missing of its copies, in words; empty: nothing."""
+        if member.copies is None or self._orders is None:
+            return ""
+        missing = self._wanted(member) - len(self._hosts.good(member.copies.complete, member.host))
+        if member.lacks or missing <= 0:
+            return member.lacks
+        return f"lacks {missing} {'copy' if missing == 1 else 'copies'} of its journal"
+
+    def strike(self, host: str) -> None:
+        """It was given up, and what it has is lost, even if that is the only complete copy: then
+        nothing leaves the instance until there is another one."""
+        for member in self._roster.living():
+            copies = member.copies
+            if copies is not None and host in copies.holders | copies.complete:
+                after = replace(
+                    copies,
+                    order=copies.order + 1,
+                    holders=copies.holders - {host},
+                    complete=copies.complete - {host},
+                    added=tuple(each for each in copies.added if each[0] != host),
+                )
+                self._order(member, after)
+
+    def see_off(self, member: Member) -> None:
+        """It has ended: nothing reads its journal any more."""
+        if member.copies is not None:
+            self._forget(member, member.copies.holders)
+
+    def _forget(self, member: Member, holders: Collection[str]) -> None:
+        for host in sorted(holders):
+            if address := self._keepers.address_of(host):
+                work = self._forget_at(address, member)
+                self._tasks.start(f"forget {member.text} on {host}", work)
+
+    async def _forget_at(self, address: Address, member: Member) -> None:
+        """If that fails, it goes with the folder when the run ends."""
+        asked = asyncio.get_running_loop().create_task(
+            asking.forget(address, self._token, member.id), context=self._context.copy()
+        )
+        with suppress(OSError, CopyError):
+            async with asyncio.timeout(ASK_S):
+                await asked
+
+    def _addresses(self, holders: Collection[str]) -> list[tuple[str, Address]]:
+        return [(host, self._keepers.address_of(host)) for host in sorted(holders)]
+
+    def _note(self, member: Member, copies: CopySet) -> None:
+        member.copies = copies
+        self._journal.log(copied(member.id, copies))

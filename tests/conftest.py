@@ -28,7 +28,7 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     # The same commit gets the same verdict; `deep` draws other examples each time, and more.
     derandomize=not DEEP,
-    max_examples=200 if DEEP else 50,
+    max_examples=200 if DEEP else 30,
     database=None,
 )
 hypothesis.settings.load_profile("any machine")

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
+from anabranch.cli import main
 from tests.runtime.agent_runs import until
 from tests.runtime.processes import PATIENCE_S
 
@@ -83,7 +86,8 @@ def called(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[
 
 
 def asked(*words: str) -> Any:
-    """The JSON that a command tells."""
-    done = called(*words)
-    assert done.returncode == 0, done.stderr
+    """The JSON that a command tells, in this process: tests ask again and again until something
+    holds, and a process for each question would take most of the processor."""
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, (done.stderr, done.exception)
     return json.loads(done.stdout)

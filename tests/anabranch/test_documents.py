@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 COMMAND = [sys.executable, "-m", "anabranch.cli"]
 TIMEOUT_S = PATIENCE_S
-CALLS = 400_000
+CALLS = 200_000
 
 
 def text(page: str) -> str:

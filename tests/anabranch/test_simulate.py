@@ -138,7 +138,8 @@ def test_json_has_a_band_of_all_seeds_for_every_figure(good: Path) -> None:
 
 
 def test_settings_are_compared_side_by_side(good: Path) -> None:
-    arguments = ("--load", "30", "--capacity", "split=10", "--json", *QUICK)
+    quick = ("--duration", "10", "--seeds", "1", "--jobs", "1")
+    arguments = ("--load", "30", "--capacity", "split=10", "--json", *quick)
     compared = ("--compare", "split.scale.max_instances=2 split.scale.target=0.8")
     found = json.loads(called("simulate", good, *arguments, *compared).output)
     as_it_is, other = found["settings"]
@@ -163,7 +164,8 @@ def test_the_seed_decides(good: Path) -> None:
 def test_a_picture_is_drawn(good: Path, tmp_path: Path) -> None:
     target = tmp_path / "pictures" / "forecast.svg"
     arguments = ("--load", "35", "--capacity", "split=10", "--picture", target)
-    result = called("simulate", good, *arguments, "--compare", "split.scale.target=0.6", *QUICK)
+    quick = ("--duration", "5", *QUICK[2:])
+    result = called("simulate", good, *arguments, "--compare", "split.scale.target=0.6", *quick)
     assert result.exit_code == 0, result.output
     drawn = target.read_text()
     assert "<svg" in drawn

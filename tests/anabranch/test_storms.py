@@ -19,7 +19,7 @@ from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.values.checks import PipelineError
 from tests.anabranch.tested_pipelines import Anything, counting
 
-SEEDS = 24
+SEEDS = 16
 SOME = 12
 SIZE_S, LATENESS_S, DISORDER_S = 10.0, 5.0, 4.0
 SCALE = ab.Scale(max_instances=3)

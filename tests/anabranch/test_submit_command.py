@@ -145,7 +145,7 @@ def test_an_operator_keeps_the_number_it_was_scaled_to_when_its_run_was_killed_a
         until(lambda: called(*scale, "1", *at).returncode == 0)
         assert asked(*scale, "1", *at, "--json")["instances"] == 1
         assert asked(*scale, "auto", *at, "--json")["reached"]
-        assert up()["pinned"] is None
+        until(lambda: up()["pinned"] is None)
         for n, code, why in [
             ("3", 2, "at most 2 instances (max_instances of its scale); 3 were asked for"),
             ("0", 2, "expected a number of instances from 1 on, or auto; got '0'"),

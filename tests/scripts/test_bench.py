@@ -90,7 +90,7 @@ def test_everything_that_may_grow_is_run_with_three_sizes() -> None:
 
 
 def test_worlds_of_the_swarm_are_counted_in_processor_time() -> None:
-    result = bench("swarm", "--lines", "2", "--runs", "1")["swarm"]
+    result = bench("swarm", "--lines", "1", "--runs", "1")["swarm"]
     assert not result["faults"]
     figures = rows(result)
     assert figures["small world"][0] > 0 < figures["large world"][0]

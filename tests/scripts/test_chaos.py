@@ -427,12 +427,10 @@ def run(*arguments: str) -> tuple[dict[str, Any], str]:
     return told, done.stderr
 
 
-@pytest.mark.parametrize(("transport", "kinds"), [("unix", "cut,stop"), ("tcp", "cut_all,slow")])
-def test_cuts_stops_and_slow_instances_change_nothing(
-    transport: str, kinds: str, tmp_path: Path
-) -> None:
-    report = tmp_path / "report.json"
-    options = ["--only", kinds, "--minutes", "0.1", "--seed", "11", "--transport", transport]
+def test_cuts_stops_and_slow_instances_over_tcp_change_nothing(tmp_path: Path) -> None:
+    """Over local sockets all kinds of faults happen in the half minute below."""
+    report, kinds = tmp_path / "report.json", "cut_all,slow"
+    options = ["--only", kinds, "--minutes", "0.1", "--seed", "11", "--transport", "tcp"]
     told, said = run(*options, "--report", str(report))
     assert told["right"], (told["faults"], said)
     assert json.loads(report.read_text()) == told

@@ -184,7 +184,7 @@ def calling(source: Source, sink: Sink) -> Pipeline:
 def test_timers_meet_the_same_in_a_storm_as_in_a_test_of_one_instance(
     tmp_path: Path, seed: int
 ) -> None:
-    n, kept = 10_000, Kept()
+    n, kept = 6_000, Kept()
     pipeline = calling(Numbers(n, size=n), kept)
     run_in_virtual_time(called(pipeline, kept, 0.8 * n, tmp_path, seed))
     assert sorted(kept.tuples) == calls_in_a_test(n)
@@ -200,7 +200,7 @@ async def called(pipeline: Pipeline, kept: Kept, enough: float, folder: Path, se
     network = Network(pipeline, folder, batch_tuples_max=64, credit_tuples=256)
     network.rng.seed(seed)
     await network.start()
-    storm = asyncio.create_task(rage(network, ("calls",), 0.004))
+    storm = asyncio.create_task(rage(network, ("calls",), 0.002))
     try:
         await network.until(lambda: len(kept.tuples) >= enough, timeout_s=PATIENCE_S)
     finally:

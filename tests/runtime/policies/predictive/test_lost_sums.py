@@ -17,7 +17,7 @@ from anabranch.runtime.world.graphs import Graph, GraphNode, Outlet
 from anabranch.runtime.world.scenes import GraphScene
 from anabranch.runtime.world.trial import WorldOutcome, WorldVerdict, judged
 
-SEEDS = 8
+SEEDS = 4
 SHORT = Predictive(latency_ms=20, horizon=2)
 
 

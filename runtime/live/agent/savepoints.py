@@ -62,7 +62,7 @@ def check_stop(pipeline: Pipeline, options: Options, *, resumed: bool) -> None:
     """Raise `SavepointError` unless a savepoint can be written at the end."""
     assert options.state is not None
     folder.check_package()
-    if (options.state / SAVEPOINT).exists() and not resumed:
+    if store().exists(options.state / SAVEPOINT) and not resumed:
         raise SavepointError(
             f"state folder {str(options.state)!r} holds {SAVEPOINT!r} already: begin from it with "
             "--from and another --state, or move it away"

@@ -32,6 +32,7 @@ from anabranch.runtime.live.agent.run_journal import (
     RunJournal,
     read_records,
 )
+from anabranch.runtime.live.journal.journal import is_base
 from anabranch.runtime.live.link.inherited_fds import own
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
@@ -146,7 +147,7 @@ class StateDir:
         """Raises `StateError` if what the agent recorded cannot be read."""
         try:
             records = read_records(self.path / JOURNAL, power=power)
-            if not records and _has_something(self.path / JOURNALS):
+            if not records and _has_journals(self.path / JOURNALS):
                 raise LogDamaged(f"{JOURNAL} is gone or empty, and {JOURNALS} is not")
         except LogDamaged as error:
             raise StateError(
@@ -279,6 +280,12 @@ def _is_foreign(path: Path) -> bool:
         # A loss of power may leave zeros.
         return begun not in (_HALF_BEGINS[: len(begun)], bytes(len(begun)))
     return _has_something(path)
+
+
+def _has_journals(folder: Path) -> bool:
+    """Those on which they build come first: a run from a savepoint that was killed there has begun
+    nothing."""
+    return not all(map(is_base, store().names(folder)))
 
 
 def _has_something(path: Path) -> bool:

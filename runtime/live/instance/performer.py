@@ -105,10 +105,10 @@ class Performer:
     def _tell_counts(self, succs: frozenset[InstanceId], preds: frozenset[InstanceId]) -> None:
         """Send neighbours how many of them there are."""
         channel_to = self._path.neighbourhood.channel_to
-        for pred in preds:
+        for pred in sorted(preds):  # in the same order in every process
             channel_to(pred)
         counts = Counter(x.operator for x in succs | preds)
-        for neighbour in succs | preds:
+        for neighbour in sorted(succs | preds):
             if counts[neighbour.operator] != self._counted[neighbour.operator]:
                 channel_to(neighbour).statements.later()
         self._counted = counts

@@ -62,6 +62,7 @@ SEGMENT_SNAPSHOTS = 4
 """A segment may grow to so many times the snapshot that it begins with."""
 _PICKLED = b"\x80\x05\x95"
 """How the entries of every record begin."""
+_BASE = ".base"
 
 Entry = tuple[Any, ...]
 DRAWN: Entry = ("drawn",)
@@ -385,7 +386,12 @@ def remove_journal(path: Path) -> None:
 
 def base_of(path: Path) -> Path:
     """Where that lies on which the changes of a journal build, if they do."""
-    return path.with_name(f"{path.name}.base")
+    return path.with_name(path.name + _BASE)
+
+
+def is_base(name: str) -> bool:
+    """Whether a file has such a name, or that of one which is half written."""
+    return name.removesuffix(".new").endswith(_BASE)
 
 
 def boot_of(path: Path) -> Path:

@@ -28,6 +28,7 @@ from anabranch.runtime.live.agent import launch
 from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.savepoints import lay_bases
 from anabranch.runtime.live.agent.starter import Starter
+from anabranch.runtime.live.agent.state_dir import open_state
 from anabranch.runtime.live.commit.recovery import read_base, write_base
 from anabranch.runtime.live.instance.keyed_pump import KEYED
 from anabranch.runtime.live.instance.pumps import STAMPS
@@ -269,6 +270,22 @@ def test_a_run_that_was_killed_before_it_had_begun_from_a_savepoint_does_not_beg
         launch.start(_small(tmp_path), Options(state=state, resume=True))
     report = _run(_small(tmp_path), state=state, resume_or_begin=True, begin_from=saved)
     assert report.ledger.tuples_in == 100_000
+
+
+def test_a_run_that_was_killed_where_it_had_only_laid_its_bases_has_not_begun(
+    tmp_path: Path,
+) -> None:
+    state = open_state(_small(tmp_path), Options(state=tmp_path / "two"))
+    assert state is not None
+    journals = tmp_path / "two/journals"
+    journals.mkdir()
+    for name in ("1.0.journal.base", "1.1.journal.base.new"):
+        (journals / name).write_bytes(b"of a savepoint")
+    assert not state.is_resumable(power=True)
+    (journals / "1.0.journal.1").write_bytes(b"of an instance")
+    with pytest.raises(StateError, match="gone or empty, and journals is not"):
+        state.is_resumable(power=True)
+    state.close()
 
 
 def test_an_instance_that_reads_its_part_of_a_savepoint_may_take_longer_to_be_ready(

@@ -16,7 +16,7 @@
     scripts/bench.py measuring             what exact measures of each batch and slice cost
     scripts/bench.py engines               the same pipelines on processes and on Spark
     scripts/bench.py growth                time against what is held, open, claimed or listed
-    scripts/bench.py hosts                 the agent of a host at rest; what certificates cost
+    scripts/bench.py hosts                 the agent of a host at rest; certificates, a broker
     scripts/bench.py swarm                 processor time of a world of the swarm
     scripts/bench.py chain pause --json    several, as JSON
 

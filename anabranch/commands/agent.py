@@ -41,6 +41,7 @@ A file of settings, agent.toml, which may leave out any of them:
   tls = "/etc/anabranch/tls"      # its certificate; needed for other machines
   mdns = false                    # find agents on the LAN, and be found
   warm = 2                        # idle processes that each run keeps ready
+  broker = "mqtts://b.plant/fog"  # for hosts that can only dial out
   log = "plain"                   # or json
 
 \b
@@ -66,13 +67,18 @@ Exit code: 0 left, 1 it cannot go on, 2 wrong usage, 130 ended at once.
 @click.option("--cores", metavar="N", help="Offered to pipelines.")
 @click.option("--memory-mb", metavar="N", help="Offered to pipelines.")
 @click.option("--bind", metavar="HOST:PORT", help="Where to listen.")
-@click.option("--advertise", metavar="HOST:PORT", help="Where others reach this host.")
+@click.option("--advertise", metavar="HOST:PORT|broker", help="Where others reach it.")
 @click.option(
     "--seed", "seeds", multiple=True, metavar="HOST:PORT", help="Another agent. May be repeated."
 )
 @click.option("--data", metavar="DIR", help="What outlives the agent.")
 @click.option("--tls", metavar="DIR", help="Its certificate, as `anabranch ca issue` writes it.")
 @click.option("--mdns/--no-mdns", default=None, help="Find agents on the LAN, and be found.")
+@click.option("--broker", metavar="URL", help="For hosts that can only dial out.")
+@click.option("--broker-login", metavar="file:PATH|env:NAME", help="Where user:password stands.")
+@click.option("--broker-ca", metavar="FILE", help="Certificates that the broker is trusted by.")
+@click.option("--broker-cert", metavar="FILE", help="A certificate for the broker.")
+@click.option("--broker-key", metavar="FILE", help="Its key.")
 @click.option("--warm", metavar="N", help="Idle processes that each run keeps ready.")
 @click.option("--log", metavar="plain|json", help="Lines for people, or JSON.")
 def command(config: Path | None, **options: Any) -> None:
@@ -130,6 +136,11 @@ def _config(file: Path | None, options: dict[str, Any]) -> AgentConfig:
         "tls": "",
         "mdns": False,
         "log": "plain",
+        "broker": "",
+        "broker_login": "",
+        "broker_ca": "",
+        "broker_cert": "",
+        "broker_key": "",
     }
     config = config_of(given, usual)
     if config.mdns and not _has_zeroconf():
@@ -138,12 +149,15 @@ def _config(file: Path | None, options: dict[str, Any]) -> AgentConfig:
             "pip install 'anabranch[mdns]'"
         )
     folders = {}
-    for setting in ("data", "tls"):
+    for setting in ("data", "tls", "broker_ca", "broker_cert", "broker_key"):
         if path := getattr(config, setting):
             try:
                 folders[setting] = str(Path(path).expanduser().absolute())
             except RuntimeError:
                 raise WrongUsage(f"{given[setting].place}: {path}: no such user") from None
+    kind, _, path = config.broker_login.partition(":")
+    if kind == "file":
+        folders["broker_login"] = f"file:{Path(path).absolute()}"
     return msgspec.structs.replace(config, **folders)
 
 

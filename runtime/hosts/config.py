@@ -28,6 +28,9 @@ from anabranch.runtime.hosts.host import (
     Name,
     Word,
 )
+from anabranch.runtime.mqtt.broker import check_target
+from anabranch.runtime.mqtt.hosts_broker import HostsBroker
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.hints import hint
 
 PORT = 7433
@@ -36,6 +39,8 @@ SEEDS_MAX = 64
 BROKERED = "mqtt:"
 AT_BROKER = "/agent"
 """What an agent's address at the broker ends with."""
+THROUGH_BROKER = "broker"
+"""In the place of an address: where others reach a host that can only dial out."""
 WARM_MAX = 64
 NO_TLS = (
     "other machines are reached with certificates only; `anabranch ca init` and "
@@ -74,7 +79,8 @@ class ProviderConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`data`: the folder in which the agent keeps what outlives it. `warm`: idle processes that
     each of its runs keeps ready. `tls`: the folder of its certificate; "" for none. `mdns`: find
-    other agents on the LAN, and be found."""
+    other agents on the LAN, and be found. `broker`: through which hosts are reached that can only
+    dial out; with a login and files as in `ab.mqtt`."""
 
     name: str
     region: str
@@ -90,6 +96,18 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     tls: str = ""
     mdns: bool = False
     provider: ProviderConfig | None = None
+    broker: str = ""
+    broker_login: str = ""
+    broker_ca: str = ""
+    broker_cert: str = ""
+    broker_key: str = ""
+
+    @property
+    def hosts_broker(self) -> HostsBroker | None:
+        if not self.broker:
+            return None
+        files = self.broker_ca, self.broker_cert, self.broker_key
+        return HostsBroker(self.broker, self.broker_login, *files, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +137,7 @@ def _several(text: str) -> list[str]:
 _WORD = f"a text of at most {NAME_CHARS_MAX} characters that can be shown"
 _ADDRESS = f"HOST:PORT, such as {BIND}"
 _PATH = Annotated[str, Meta(pattern=r"\A[^\x00\ud800-\udfff]+\Z")]
+_TEXT = Annotated[str, Meta(min_length=1, max_length=1024)]
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 _ANYWHERE = ("0.0.0.0:", "[::]:")
 SETTINGS: dict[str, Setting] = {
@@ -142,6 +161,11 @@ SETTINGS: dict[str, Setting] = {
     "warm": Setting(Annotated[int, Meta(ge=0, le=WARM_MAX)], f"a number from 0 to {WARM_MAX}", int),
     "tls": Setting(_PATH, "the path of a folder, in UTF-8"),
     "mdns": Setting(bool, "true or false", lambda text: _TRUTH.get(text.lower(), text)),
+    "broker": Setting(_TEXT, "mqtt://HOST[:PORT][/PREFIX], or mqtts://"),
+    "broker_login": Setting(_TEXT, "env:NAME or file:PATH, where 'user:password' stands"),
+    "broker_ca": Setting(_PATH, "the path of a file, in UTF-8"),
+    "broker_cert": Setting(_PATH, "the path of a file, in UTF-8"),
+    "broker_key": Setting(_PATH, "the path of a file, in UTF-8"),
     "log": Setting(Literal["plain", "json"], "plain or json"),
     "provider": Setting(dict, "a table with kind = fixed, local or command"),
 }
@@ -182,6 +206,9 @@ def config_of(given: Mapping[str, Given], usual: Mapping[str, Any]) -> AgentConf
     """`usual`: what is taken where nothing is given. Raises `ConfigError`."""
     values = dict(usual)
     for name, (value, place) in given.items():
+        if name == "advertise" and value == THROUGH_BROKER:
+            values[name] = value
+            continue
         try:
             values[name] = msgspec.convert(value, SETTINGS[name].kind)
         except msgspec.ValidationError:
@@ -189,11 +216,16 @@ def config_of(given: Mapping[str, Given], usual: Mapping[str, Any]) -> AgentConf
     if "provider" in given:
         values["provider"] = _provider(*given["provider"], tls=bool(values.get("tls")))
     values.setdefault("advertise", values["bind"])
+    if values["advertise"] == THROUGH_BROKER:
+        values["advertise"] = f"{BROKERED}{values['name']}{AT_BROKER}"
     config = AgentConfig(**values)
+    _check_broker(config, given)
     for name in ("bind", "advertise", "seeds"):
         addresses = values[name] if name == "seeds" else [values[name]]
         place = given[name].place if name in given else "the settings"
         for address in addresses:
+            if is_brokered(address):
+                continue
             if not config.tls and not is_loopback(address):
                 raise ConfigError(f"{_whole(name, place)}: {address}: {NO_TLS}")
             if name in given and name != "bind" and has_no_port(address):
@@ -233,6 +265,37 @@ def _provider(told: Any, place: str, *, tls: bool) -> ProviderConfig:
             "are for agents without --tls; take kind = 'command' with certificates made before"
         )
     return found
+
+
+def _check_broker(config: AgentConfig, given: Mapping[str, Given]) -> None:
+    """Raises `ConfigError`."""
+
+    def wrong(name: str, why: str) -> ConfigError:
+        place = given[name].place if name in given else "the settings"
+        return ConfigError(f"{_whole(name, place)}: {why}")
+
+    if is_brokered(config.bind):
+        raise wrong("bind", f"expected {_ADDRESS}; got {config.bind!r}")
+    if (broker := config.hosts_broker) is None:
+        for name in ("advertise", "seeds", *(n for n in SETTINGS if n.startswith("broker_"))):
+            values = getattr(config, name)
+            for value in values if name == "seeds" else [values]:
+                if value and (name.startswith("broker_") or is_brokered(value)):
+                    raise wrong(name, "needs a broker: --broker mqtts://HOST")
+        return
+    try:
+        found, prefix = broker.parsed()
+        check_target(f"{prefix}/x")
+    except PipelineError as error:
+        raise wrong("broker", str(error)) from None
+    if not config.tls and not is_loopback(f"{found.host}:{found.port}"):
+        raise wrong(
+            "broker",
+            f"{found.name}: without certificates the broker must be on this "
+            f"machine, since whoever may use it could take part; {NO_TLS}",
+        )
+    if is_brokered(config.advertise) and config.mdns:
+        raise wrong("mdns", "a host that is reached through a broker cannot be found on a LAN")
 
 
 def host_of(
@@ -279,9 +342,21 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+def stream_address(address: str) -> str:
+    """For a transport."""
+    return address if is_brokered(address) else f"tcp:{address}"
+
+
+def instances_at(address: str) -> str:
+    """Of an agent: where instances on its host listen, without what tells them apart."""
+    if is_brokered(address):
+        return f"{BROKERED}{host_in(address)}"
+    return host_in(address)
+
+
 def has_no_port(address: str) -> bool:
     """Whether it may be listened at, and not be reached."""
-    return int(address.rpartition(":")[2]) == 0
+    return not is_brokered(address) and int(address.rpartition(":")[2]) == 0
 
 
 def with_port(text: str, port: int = PORT) -> str:
@@ -289,7 +364,7 @@ def with_port(text: str, port: int = PORT) -> str:
     try:
         alone = ipaddress.ip_address(text.strip("[]"))
     except ValueError:
-        address = text if ":" in text else f"{text}:{port}"
+        address = text if ":" in text or is_brokered(text) else f"{text}:{port}"
     else:
         address = f"[{alone}]:{port}" if alone.version == 6 else f"{alone}:{port}"
     with suppress(msgspec.ValidationError):

@@ -22,8 +22,9 @@ _HIDDEN = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 """Characters that would change what a terminal shows besides, and what is no UTF-8."""
 Word = Annotated[str, Meta(pattern=rf"\A[^{_HIDDEN}]*\Z", max_length=NAME_CHARS_MAX)]
 _PORT = "(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})"
-Address = Annotated[str, Meta(pattern=rf"\A[!-~]{{1,255}}:{_PORT}\Z")]
-"""`HOST:PORT`. Port 0 is any free one, to listen at."""
+_AT_BROKER = "mqtt:[A-Za-z0-9][A-Za-z0-9._-]{0,62}/agent"
+Address = Annotated[str, Meta(pattern=rf"\A({_AT_BROKER}|[!-~]{{1,255}}:{_PORT})\Z")]
+"""`HOST:PORT`. Port 0 is any free one, to listen at. `mqtt:NAME/agent`: at the broker."""
 Labels = Annotated[dict[Word, Word], Meta(max_length=LABELS_MAX)]
 Cores = Annotated[int, Meta(ge=1, le=2**16)]
 MemoryMb = Annotated[int, Meta(ge=1, le=2**31)]

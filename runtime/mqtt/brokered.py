@@ -7,6 +7,8 @@ A process has one connection to the broker, for all its streams; `BrokeredEnd` h
 stream. The broker keeps nothing for a process that is away: what is lost is sent again. Whoever may
 use the broker can read all that is not encrypted above, and can break streams; so hosts of several
 machines run TLS over it (`SecuredTransport`, `FrameStream`), as over TCP.
+
+Processes of one host find each other in a folder of sockets, and need no broker for it.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 from anabranch.runtime.mqtt.broker import Broker
@@ -26,6 +30,7 @@ from anabranch.runtime.mqtt.brokered_stream import BrokeredStream
 from anabranch.runtime.mqtt.link import Arrived, LinkBroken, PahoLink
 from anabranch.runtime.mqtt.segments import Kind, StreamSegment, segment_in
 from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.sockets import SOCKETS
 from anabranch.runtime.ports.transport import Listening, P, Transport
 
 KIND = "mqtt"
@@ -34,22 +39,49 @@ QOS = 0
 RETRY_MAX_S = 3.0
 """Between attempts to reach the broker."""
 KEEPALIVE_S = 10
+MESSAGE_BYTES_MAX = 2**20
+"""What others publish may be larger than a segment. It is left out, and this much is no harm."""
 DIAL_S = 8.0
 UNANSWERED_MAX = 128
 """Streams that others have begun, and of which nothing has come since."""
 STREAMS_MAX = 1024
 RESETS_AT_ONCE, RESETS_PER_S = 64, 16.0
 NAME_BYTES = 8
+SOCKET_PATH_BYTES_MAX = 100
 _PLACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}/[a-z0-9-]{1,64}")
 _STREAM = re.compile(r"[0-9a-f]{16}")
 
 log = logging.getLogger("anabranch.brokered")
 
 
-class BrokeredTransport(Transport):
-    """`prefix`: of all topics. An address is `mqtt:HOST/PLACE`."""
+class Near(NamedTuple):
+    """`folder`: of the sockets at which processes of `host` listen as well."""
 
-    def __init__(self, broker: Broker, prefix: str) -> None:
+    host: str
+    folder: Path
+
+    def address(self, address: str) -> str:
+        """Of the socket; "" for another host, and where a path would be too long."""
+        host, _, place = address.removeprefix(f"{KIND}:").partition("/")
+        path = str(self.folder / place)
+        if host != self.host or len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+            return ""
+        return f"unix:{path}"
+
+
+class BrokeredTransport(Transport):
+    """`prefix`: of all topics. An address is `mqtt:HOST/PLACE`. `told`: is called with why the
+    broker cannot be used, and with "" when it can again; None: the log has it."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        prefix: str,
+        told: Callable[[str], None] | None = None,
+        near: Near | None = None,
+    ) -> None:
+        self._near = near
+        self._told = told or _log
         self._broker = broker
         self._prefix = prefix
         self._hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
@@ -58,21 +90,30 @@ class BrokeredTransport(Transport):
         """Return at once, also if the broker is away: then nothing comes until it is back."""
         hub = self.hub()
         base = self._topic(address)
+        near = self._socket(address)
+        by = None if not near else await SOCKETS.listen(near, made)
         hub.listen(base, made)
-        return BrokeredListening(address, hub, base)
+        return BrokeredListening(address, hub, base, by)
 
     async def dial(self, address: str, made: Callable[[], P]) -> P:
-        hub = self.hub()
         base, name = self._topic(address), clock.secret(NAME_BYTES).hex()
+        if near := self._socket(address):
+            return await SOCKETS.dial(near, made)
         try:
             async with asyncio.timeout(DIAL_S):
+                hub = self.hub()
                 return cast(P, await hub.dial(f"{base}/{name}", made))
         except TimeoutError:
             why = f"nothing answers there; {hub.trouble or 'the broker is there'}"
             raise TimeoutError(0, why) from None
 
     def forget(self, address: str) -> None:
-        pass
+        if near := self._socket(address):
+            SOCKETS.forget(near)
+
+    def _socket(self, address: str) -> str:
+        """Of a process of this host; "" of another one's."""
+        return "" if self._near is None else self._near.address(address)
 
     async def settle(self, most_s: float) -> None:
         """Return when all has come that was written to streams that are closed, or after
@@ -88,7 +129,7 @@ class BrokeredTransport(Transport):
     def hub(self) -> Hub:
         loop = asyncio.get_running_loop()
         if (hub := self._hubs.get(loop)) is None:
-            hub = self._hubs[loop] = Hub(self._broker)
+            hub = self._hubs[loop] = Hub(self._broker, self._told)
         return hub
 
     def _topic(self, address: str) -> str:
@@ -100,31 +141,43 @@ class BrokeredTransport(Transport):
 
 
 class BrokeredListening(Listening):
-    def __init__(self, address: str, hub: Hub, base: str) -> None:
+    def __init__(self, address: str, hub: Hub, base: str, near: Listening | None) -> None:
         self.address = address
+        self._near = near
         self._hub = hub
         self._base = base
 
     def is_there(self) -> bool:
-        return True
+        return self._near is None or self._near.is_there()
 
     def filenos(self) -> list[int]:
         number = self._hub.fileno
-        return [] if number is None else [number]
+        near = [] if self._near is None else self._near.filenos()
+        return near if number is None else [*near, number]
 
     def close(self) -> None:
         self._hub.stop_listening(self._base)
+        if self._near is not None:
+            self._near.close()
 
 
 class Hub:
     """All streams of a process over its connection to the broker. `refused`: messages that are none
     of ours, or come out of place, by reason. `trouble`: why there is no connection."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, told: Callable[[str], None]) -> None:
+        self._told = told
+        self._is_away = False
         self.refused: Counter[str] = Counter()
         self.trouble = "the broker has not answered yet"
         client_id = f"ab{clock.secret(NAME_BYTES).hex()}"
-        self._link = PahoLink(broker, client_id, keeps=False, retry_max_s=RETRY_MAX_S)
+        self._link = PahoLink(
+            broker,
+            client_id,
+            keeps=False,
+            retry_max_s=RETRY_MAX_S,
+            message_bytes_max=MESSAGE_BYTES_MAX,
+        )
         self._made: dict[str, Callable[[], asyncio.Protocol]] = {}
         """By the topic of a place at which it listens."""
         self._streams: dict[str, BrokeredStream] = {}
@@ -195,15 +248,19 @@ class Hub:
 
     def joined(self, present: bool) -> None:
         self.trouble = ""
+        if self._is_away:
+            self._is_away = False
+            self._told("")
         self._spawn(self._subscribe_all())
 
     def confirmed(self, number: int, refused: str) -> None:
         pass
 
     def broken(self, why: str) -> None:
-        if not self.trouble:
-            log.warning("the broker is away: %s", why)
         self.trouble = f"the broker is away: {why}"
+        if not self._is_away:
+            self._is_away = True
+            self._told(self.trouble)
         for topic, is_taken in self._filters.items():
             if is_taken.done():
                 self._filters[topic] = asyncio.get_running_loop().create_future()
@@ -299,6 +356,10 @@ class Hub:
         task = asyncio.get_running_loop().create_task(work, name="subscriptions")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _log(trouble: str) -> None:
+    log.warning("%s", trouble or "the broker answers again")
 
 
 def _number() -> int:

@@ -42,6 +42,8 @@ class BrokeredStream(asyncio.Transport):
         self._is_paused = False
         self._pumping: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0
+        """When it is up; the timers of uvloop do not all say it."""
         self._close_by_s = float("inf")
 
     def begin(self) -> None:
@@ -158,10 +160,10 @@ class BrokeredStream(asyncio.Transport):
         if self._end.over:  # until the rest is read
             return
         at = self._loop.time() + max(0.0, due_s - clock.monotonic())
-        if self._timer is None or self._timer.when() > at + 1e-3:
+        if self._timer is None or self._timer_s > at + 1e-3:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_at(at, self._tick)
+            self._timer, self._timer_s = self._loop.call_at(at, self._tick), at
 
     def _tick(self) -> None:
         self._timer = None

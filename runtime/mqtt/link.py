@@ -135,9 +135,12 @@ class PahoLink(BrokerLink):
         anew: bool = False,
         window: int = WINDOW,
         retry_max_s: float = RETRY_MAX_S,
+        message_bytes_max: int | None = None,
     ) -> None:
         """`keeps`: the broker keeps the session while there is no connection. `anew`: it forgets
-        what it has kept for an earlier process first."""
+        what it has kept for an earlier process first. `message_bytes_max`: of a message that is
+        still coming; beyond it the connection is broken off."""
+        self._message_bytes_max = message_bytes_max
         self._retry_max_s = retry_max_s
         self._broker = broker
         self._client_id = client_id
@@ -410,10 +413,16 @@ class PahoLink(BrokerLink):
                 return  # its answer to the connection is read in any case
             if self._client.loop_read():
                 return self._end("the connection is broken")
+            if self._message_bytes_max is not None and self._awaits() > self._message_bytes_max:
+                return self._end("a message that comes is too large")
             pending: Callable[[], int] | None = getattr(sock, "pending", None)
             if self._count == before and not (pending is not None and pending()):
                 return
         self._loop.call_soon(self._readable)  # others have their turn
+
+    def _awaits(self) -> int:
+        """Bytes of a message of which a part has come. paho has no limit of its own."""
+        return int(self._client._in_packet["to_process"])
 
     def _writable_later(self) -> None:
         self._loop.add_writer(self._sock, self._writable)

@@ -39,9 +39,22 @@ class SocketListening(Listening):
 
 
 class Sockets(Transport):
-    async def listen(self, address: str, made: Callable[[], asyncio.Protocol]) -> SocketListening:
+    """`add`: has others for further kinds of addresses."""
+
+    def __init__(self) -> None:
+        self._others: dict[str, Transport] = {}
+
+    def add(self, kind: str, another: Transport) -> None:
+        self._others[kind] = another
+
+    def has(self, kind: str) -> bool:
+        return kind in self._others
+
+    async def listen(self, address: str, made: Callable[[], asyncio.Protocol]) -> Listening:
         loop = asyncio.get_running_loop()
         kind, _, place = address.partition(":")
+        if (other := self._other(kind)) is not None:
+            return await other.listen(address, made)
         if kind == "unix":
             return SocketListening(address, await loop.create_unix_server(made, place))
         host, _, port = place.rpartition(":")
@@ -53,6 +66,8 @@ class Sockets(Transport):
     async def dial(self, address: str, made: Callable[[], P]) -> P:
         loop = asyncio.get_running_loop()
         kind, _, place = address.partition(":")
+        if (other := self._other(kind)) is not None:
+            return await other.dial(address, made)
         if kind == "unix":
             _, protocol = await loop.create_unix_connection(made, place)
         else:
@@ -66,6 +81,16 @@ class Sockets(Transport):
         if kind == "unix":
             with suppress(OSError):  # it goes with the folder
                 os.unlink(place)
+
+    async def settle(self, most_s: float) -> None:
+        for other in self._others.values():
+            await other.settle(most_s)
+
+    def _other(self, kind: str) -> Transport | None:
+        """Raises `OSError`."""
+        if kind not in ("unix", "tcp") and kind not in self._others:
+            raise ConnectionError(f"this host has no way to addresses that begin with {kind}:")
+        return self._others.get(kind)
 
 
 async def _served(

@@ -60,3 +60,8 @@ class Transport(ABC):
     @abstractmethod
     def forget(self, address: str) -> None:
         """Nothing will listen there again: remove what is left of it, if that can be done."""
+
+    async def settle(self, most_s: float) -> None:
+        """Return when what was written to streams that are closed needs this process no more, or
+        after `most_s`: at once where the system sees to it."""
+        await asyncio.sleep(0)

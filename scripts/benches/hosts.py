@@ -1,10 +1,12 @@
 """The agent of a host that has nothing to do: how soon it listens, what it holds, what it uses. And
-what certificates cost between two instances."""
+what certificates and a broker cost between two instances."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -25,6 +27,8 @@ from benches.startup import anabranch
 
 ABOUT = "the agent of a host, idle, among others that gossip; lines between two instances over TCP"
 PLAIN, TLS = "without certificates", "with certificates"
+BROKER = "through a broker"
+MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 TLS_SHARE_MIN = 0.7
 RUNS, SECONDS = 5, 10.0
 AGENTS = 3
@@ -54,10 +58,17 @@ def measure(settings: Settings) -> Result:
 
 
 def compare(settings: Settings, result: Result) -> None:
-    """Lines from one instance to another, with certificates and without, in turns."""
+    """Lines from one instance to another, with certificates and without, and through a broker, in
+    turns."""
+    with broker() as url:
+        _compare(settings, result, url)
+
+
+def _compare(settings: Settings, result: Result, url: str) -> None:
     path = settings.folder / "lines.txt"
     write_lines(path, settings.lines)
-    ways = {PLAIN: [], TLS: [str(identity(settings.folder / "tls"))]}
+    tls = str(identity(settings.folder / "tls"))
+    ways = {PLAIN: [], TLS: [tls], BROKER: [tls, url]}
     took: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(settings.runs_or(RUNS)):
         for way in in_turns(tuple(ways), number):
@@ -68,6 +79,7 @@ def compare(settings: Settings, result: Result) -> None:
     for way, seconds in took.items():
         result.add(way, "lines/s", rates(seconds, settings.lines))
     result.at_least(f"{TLS}/{PLAIN}", ratios(took[PLAIN], took[TLS]), TLS_SHARE_MIN)
+    result.add(f"{BROKER}/{TLS}", "", ratios(took[TLS], took[BROKER]))
 
 
 def identity(folder: Path) -> Path:
@@ -127,6 +139,21 @@ class Agent:
         except OSError:
             return None
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def broker() -> Iterator[str]:
+    """Its URL: mosquitto where it is installed, else `anabranch broker`."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    ours = [*anabranch(), "broker", "--port", str(port)]
+    command = ours if MOSQUITTO is None else [MOSQUITTO, "-p", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield f"mqtt://127.0.0.1:{port}/bench"
+        finally:
+            process.terminate()
+            process.wait(TIMEOUT_S)
 
 
 @contextmanager

@@ -66,6 +66,9 @@ class SecuredTransport(Transport):
     def forget(self, address: str) -> None:
         self._plain.forget(address)
 
+    async def settle(self, most_s: float) -> None:
+        await self._plain.settle(most_s)
+
     def _accepting(self, made: Callable[[], asyncio.Protocol]) -> SecuredProtocol:
         new = SecuredProtocol(self._folder.layer(None), made)
         if len(self._shaking) >= HANDSHAKES_MAX:

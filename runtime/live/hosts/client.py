@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from anabranch.runtime.hosts.config import NO_TLS, is_loopback
+from anabranch.runtime.hosts.config import NO_TLS, is_brokered, is_loopback
 from anabranch.runtime.hosts.requests import (
     FIRST_BYTES_MAX,
     GREETING,
@@ -29,6 +29,7 @@ from anabranch.runtime.live.hosts.request_server import UNPROVED, say
 from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.live.hosts.tls import TlsError, TlsFolder
 from anabranch.runtime.live.hosts.tls_layer import TlsRefused
+from anabranch.runtime.mqtt.hosts_broker import use_broker
 from anabranch.runtime.ports import clock
 
 DIAL_S = 10.0
@@ -118,7 +119,9 @@ async def dialled_agent(
 
 
 async def _dialled(address: str, tls: Path | None) -> FrameStream:
-    if tls is None and not is_loopback(address):
+    if is_brokered(address):
+        _use_broker(address)
+    elif tls is None and not is_loopback(address):
         raise AgentError(f"{address}: {NO_TLS}", wrong=True)
     try:
         layer = None if tls is None else TlsFolder(tls).layer(address)
@@ -135,6 +138,13 @@ async def _dialled(address: str, tls: Path | None) -> FrameStream:
         ) from None
     except (OSError, TimeoutError):
         raise AgentError(f"no agent answers at {address}; `anabranch agent` starts one") from None
+
+
+def _use_broker(address: str) -> None:
+    try:
+        use_broker()
+    except OSError as error:
+        raise AgentError(f"{address}: the broker cannot be used: {error}") from None
 
 
 def _refused(refused: TlsRefused, address: str) -> str:

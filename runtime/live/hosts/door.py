@@ -16,6 +16,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
+from anabranch.runtime.hosts.config import stream_address
 from anabranch.runtime.live.hosts.allowance import Allowance
 from anabranch.runtime.live.hosts.refusals import Refusals
 from anabranch.runtime.live.hosts.stream import FrameStream
@@ -57,17 +58,18 @@ class Door:
         """The oldest first."""
         self._handshakes = Allowance(HANDSHAKES_AT_ONCE, HANDSHAKES_PER_S)
         self._requests = Allowance(REQUESTS_AT_ONCE, REQUESTS_PER_S)
-        self._listening: Listening | None = None
+        self._listening: list[Listening] = []
 
     async def open(self, bind: str) -> str:
-        """Listen; the address, with its port. Raises `OSError`."""
-        self._listening = await transport().listen(f"tcp:{bind}", self._made)
-        return self._listening.address.removeprefix("tcp:")
+        """Listen there, too; the address, with its port. Raises `OSError`."""
+        place = await transport().listen(stream_address(bind), self._made)
+        self._listening.append(place)
+        return place.address.removeprefix("tcp:")
 
     def close(self) -> None:
         """And end what goes on over the streams."""
-        if self._listening is not None:
-            self._listening.close()
+        for place in self._listening:
+            place.close()
         for task in self._tasks.values():
             task.cancel()
 

@@ -17,10 +17,11 @@ import os
 import signal
 import ssl
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.hosts.config import AgentConfig, host_in, host_of, is_loopback
+from anabranch.runtime.hosts.config import AgentConfig, host_of, instances_at
 from anabranch.runtime.hosts.effects import Changed, Joined, NameTaken
 from anabranch.runtime.hosts.host import HostInfo, HostState
 from anabranch.runtime.hosts.membership import HostMembership
@@ -32,6 +33,7 @@ from anabranch.runtime.hosts.requests import (
     MarkDrained,
 )
 from anabranch.runtime.live.hosts.agent_log import AgentLog
+from anabranch.runtime.live.hosts.at_broker import may_dial, open_door, take_broker
 from anabranch.runtime.live.hosts.data_folder import DataFolder, open_folder
 from anabranch.runtime.live.hosts.door import Door
 from anabranch.runtime.live.hosts.gossip import GOSSIP, Gossip, Told
@@ -96,24 +98,23 @@ class HostAgent:
 
     async def run(self) -> None:
         """Until SIGTERM or Ctrl-C. Raises `AgentFailed`, `FolderError`, `TlsError`."""
-        config = self.config
-        if config.tls:
+        if (config := self.config).tls:
             self._take_certificate(Path(config.tls))
         self._folder = folder = open_folder(Path(config.data))
         for damaged in folder.damaged:
             self._log.say("damaged", damaged)
         try:
+            take_broker(config, folder.path, self._log)
             parent = folder.path / "pipelines"
             self._pipelines = Pipelines(
                 parent, config.name, self._command, config.warm, self._log, self._told
             )
             self._pipelines.is_drained = folder.is_drained
-            server = self._request_server()
             door = Door(
                 {
                     GOSSIP: lambda stream: self._gossip.answer(stream),
                     KEPT: lambda stream: self._gossip.answer_in_turns(stream),
-                    GREETING: server.serve,
+                    GREETING: self._request_server().serve,
                 },
                 self._refusals,
                 self._tls,
@@ -166,7 +167,7 @@ class HostAgent:
             await self._pool.leave()
 
     def _order(self, state: Path) -> WorkerOrder:
-        return order_for(host_in(self._gossip.membership.me.address), state, self.config.tls)
+        return order_for(instances_at(self._gossip.membership.me.address), state, self.config.tls)
 
     def _gossip_at(self, address: str) -> Gossip:
         config, folder = self.config, self._folder
@@ -180,7 +181,6 @@ class HostAgent:
             drained=folder.is_drained,
         )
         lines = None if self._tls is None else Lines(self._tls, self._refusals)
-        may_dial = (lambda _: True) if self._tls is not None else is_loopback
         membership = HostMembership(
             me,
             config.seeds,
@@ -188,7 +188,9 @@ class HostAgent:
             clock.monotonic(),
             None if lines is None else lines.cost,
         )
-        return Gossip(membership, self._tell, self._keep, may_dial, lines, self._refusals)
+        return Gossip(
+            membership, self._tell, self._keep, partial(may_dial, config), lines, self._refusals
+        )
 
     def _take_certificate(self, folder: Path) -> None:
         def changed(wrong: str) -> None:
@@ -209,7 +211,7 @@ class HostAgent:
 
     async def _open(self, door: Door) -> str:
         try:
-            return await door.open(self.config.bind)
+            return await open_door(door, self.config)
         except OSError as error:
             why = os.strerror(error.errno or 0)
             raise AgentFailed(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from anabranch.runtime.hosts.bundle import BUNDLE_BYTES_MAX
-from anabranch.runtime.hosts.config import host_in
+from anabranch.runtime.hosts.config import instances_at
 from anabranch.runtime.hosts.hosting import (
     EPOCH_BYTES,
     RELAYED_BYTES_MAX,
@@ -66,7 +66,7 @@ class HostDirectory:
     def listen(self) -> str:
         """The address at which instances on this host listen; "" until that is known."""
         offer = self.hosts.get(self.me)
-        return "" if offer is None else host_in(offer.address)
+        return "" if offer is None else instances_at(offer.address)
 
     @property
     def tls(self) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
+from anabranch.runtime.hosts.config import stream_address
 from anabranch.runtime.hosts.roles import Peer
 from anabranch.runtime.live.hosts.tls_layer import TlsLayer, TlsRefused
 from anabranch.runtime.live.link.link import FrameBuffer, LinkError, framed
@@ -56,10 +57,10 @@ class FrameStream(asyncio.Protocol):
     async def dial(
         cls, address: str, frame_bytes_max: int, tls: TlsLayer | None = None
     ) -> FrameStream:
-        """`address`: HOST:PORT. Return when both ends have proved their identity, if that is asked
-        for. Raises `OSError`, `TlsRefused`."""
+        """`address`: of an agent. Return when both ends have proved their identity, if that is
+        asked for. Raises `OSError`, `TlsRefused`."""
         made = lambda: cls(frame_bytes_max, None, tls)  # noqa: E731
-        stream = await transport().dial(f"tcp:{address}", made)
+        stream = await transport().dial(stream_address(address), made)
         try:
             if not await stream.is_secured():
                 raise stream.refusal or ConnectionResetError("it has ended the TLS handshake")

@@ -77,6 +77,8 @@ FETCH_S = 20.0
 """After so long in vain the agent chooses another holder."""
 COPIES_S = 2.0
 """So long may it take to compare the journal with its copies before the agent hears of it."""
+SETTLE_S = 3.0
+"""For the last words to neighbours, where this process has to see to it that they come."""
 
 log = logging.getLogger("anabranch.waits")
 
@@ -164,6 +166,7 @@ async def live(
     if task.span is not None:
         pipeline.operators.update(within(pipeline.operators, Span(*task.span)))
     try:
+        _take_broker()
         if task.tls:
             _secure(Path(original(task.tls)))
         instance = await _instance(task, me, pipeline, agent_client, process.boot)
@@ -203,8 +206,16 @@ async def live(
     else:
         agent_client.send(instance.final_count())
         code = 0
+    await transport().settle(SETTLE_S)
     await link.finish()
     return code
+
+
+def _take_broker() -> None:
+    """Raises `OSError`."""
+    from anabranch.runtime.mqtt.hosts_broker import use_broker
+
+    use_broker()
 
 
 def _secure(folder: Path) -> None:
@@ -427,6 +438,8 @@ def _address(task: Assign, pipeline: Pipeline) -> str:
         operator, number, *_ = task.id
         place = list(pipeline.operators).index(operator)
         return f"unix:{task.run_dir}/{place}.{number}.sock"
+    if task.host.startswith("mqtt:"):
+        return f"{task.host}/{clock.secret(8).hex()}"
     return f"tcp:{task.host}:0"
 
 

@@ -13,9 +13,13 @@ from anabranch.runtime.hosts.config import (
     AgentConfig,
     ConfigError,
     config_of,
+    has_no_port,
+    host_in,
+    instances_at,
     is_loopback,
     of_environment,
     of_file,
+    stream_address,
     with_port,
 )
 
@@ -46,6 +50,11 @@ warm = 3
 tls = "/etc/anabranch/tls"
 mdns = true
 log = "json"
+broker = "mqtts://b.plant/fog"
+broker_login = "file:/etc/anabranch/login"
+broker_ca = "/etc/anabranch/ca.pem"
+broker_cert = "/etc/anabranch/b.pem"
+broker_key = "/etc/anabranch/b.key"
 """
 
 
@@ -62,6 +71,10 @@ def test_a_file_sets_all_that_can_be_set() -> None:
     assert found.mdns
     assert (found.bind, found.advertise) == ("127.0.0.1:9000", "localhost:9000")
     assert found.log == "json"
+    assert found.hosts_broker is not None
+    broker, prefix = found.hosts_broker.parsed()
+    assert (broker.name, prefix) == ("mqtts://b.plant:8883", "fog")
+    assert (broker.login, broker.key_file) == (found.broker_login, found.broker_key)
     assert of_file(WHOLE, "agent.toml").keys() == SETTINGS.keys() - {IN_FILE_ONLY}
 
 
@@ -210,3 +223,39 @@ def test_a_wrong_provider_is_told(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as told:
         config(text)
     assert message in str(told.value)
+
+
+def test_a_host_that_can_only_dial_out_is_reached_at_the_broker() -> None:
+    found = config('name = "press-4"\nadvertise = "broker"\nbroker = "mqtt://localhost"')
+    assert found.advertise == "mqtt:press-4/agent"
+    assert found.hosts_broker is not None
+    assert found.hosts_broker.parsed()[1] == "anabranch"
+    assert host_in(found.advertise) == "press-4"
+    assert instances_at(found.advertise) == "mqtt:press-4"
+    assert stream_address(found.advertise) == found.advertise
+    assert not has_no_port(found.advertise)
+    assert not is_loopback(found.advertise)
+    assert with_port(found.advertise) == found.advertise
+    assert stream_address("mqtt:7433") == "tcp:mqtt:7433"  # a host of that name
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('advertise = "broker"', "agent.toml:1: advertise: needs a broker: --broker mqtts://HOST"),
+        ('seeds = ["mqtt:b/agent"]', "agent.toml:1: seeds: needs a broker"),
+        ('broker_login = "file:/x"', "agent.toml:1: broker_login: needs a broker"),
+        ('broker = "mqtt://b.plant"', "without certificates the broker must be on this machine"),
+        ('broker = "b.plant"', "expected a URL that begins with mqtt://"),
+        ('broker = "mqtt://u:p@localhost"', "a URL with a password would be shown"),
+        ('broker = "mqtt://localhost/a/#"', "wildcards are for subscriptions"),
+        ('broker = "mqtt://localhost"\nbroker_ca = "/x"', "are for mqtts://"),
+        ('bind = "mqtt:b/agent"', "bind: expected HOST:PORT"),
+        ('broker = "mqtt://localhost"\nadvertise = "broker"\nmdns = true', "found on a LAN"),
+        ('seeds = ["mqtt:b/i7"]', "expected at most 64 addresses"),
+    ],
+)
+def test_a_wrong_setting_of_the_broker_is_told(text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        config(text)
+    assert told in str(raised.value)

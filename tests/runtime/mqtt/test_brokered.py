@@ -14,7 +14,7 @@ from anabranch.runtime.hosts.roles import AGENT, OPERATE
 from anabranch.runtime.live.channel.secured import NO_AGENT, SecuredTransport
 from anabranch.runtime.mqtt import brokered
 from anabranch.runtime.mqtt.broker import Broker
-from anabranch.runtime.mqtt.brokered import BrokeredTransport
+from anabranch.runtime.mqtt.brokered import BrokeredTransport, Near
 from anabranch.runtime.mqtt.segments import WINDOW_BYTES, Kind, StreamSegment
 from anabranch.runtime.ports.transport import Transport
 from tests.runtime.certificates import Certificates
@@ -201,6 +201,22 @@ async def test_what_a_stranger_publishes_disturbs_no_stream() -> None:
             assert ends.hub(0).refused["no segment of a stream"] >= 100
 
 
+@needs_mosquitto
+async def test_a_huge_message_is_not_taken_in_and_the_stream_goes_on(tmp_path: Path) -> None:
+    told: list[str] = []
+    with mosquitto(tmp_path) as broker:
+        async with ends_at(broker.port) as ends:
+            ends.hub(0)._told = told.append
+            await ends.listen()
+            said = await ends.dialled()
+            assert await echoed(said, b"open at both ends")
+            (topic,) = [t for t in ends.hub(0)._streams if t.endswith("/u")]
+            with Device(f"mqtt://127.0.0.1:{broker.port}") as stranger:
+                await asyncio.to_thread(stranger.publish, topic, bytes(100_000_000), qos=0)
+                await eventually(lambda: any("too large" in text for text in told))
+            assert await echoed(said, b"as before")
+
+
 async def test_more_streams_than_are_allowed_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -267,6 +283,28 @@ async def test_a_process_that_is_gone_is_told_to_whoever_goes_on() -> None:
             said.transport.write(b"are you there?")
             await eventually(lambda: said.lost)
             assert await echoed(await ends.dialled(), b"again")
+
+
+async def test_processes_of_one_host_need_no_broker_for_each_other(tmp_path: Path) -> None:
+    near = Near("press-1", tmp_path)
+    one, two = (BrokeredTransport(broker_at(1), "plant", near=near) for _ in range(2))
+    place = await one.listen(PLACE, lambda: Said(replies=True))
+    try:
+        said = await two.dial(PLACE, Said)
+        assert await echoed(said, b"water")
+        assert place.is_there()
+        said.transport.abort()
+        place.close()
+        one.forget(PLACE)
+        with pytest.raises(FileNotFoundError):
+            await two.dial(PLACE, Said)
+        assert Near("press-2", tmp_path).address(PLACE) == ""
+        assert Near("press-1", tmp_path / ("long" * 30)).address(PLACE) == ""
+    finally:
+        one.close()
+        two.close()
+        for _ in range(10):
+            await asyncio.sleep(0)
 
 
 # -- with certificates ---------------------------------------------------------------------------

@@ -76,8 +76,9 @@ class Site:
         told = asked("hosts", "--at", agent.address, "--json", *self._shown)
         return {host["name"]: host["state"] for host in told["hosts"]}
 
-    def submit(self, home: AgentProcess) -> None:
-        file = write(self._folder / "mine", SQUARES, "squares.py")
+    def submit(self, home: AgentProcess, durable: str = "process") -> None:
+        code = SQUARES.replace('"squares")', f'"squares", durable="{durable}")', 1)
+        file = write(self._folder / "mine", code, "squares.py")
         words = ["submit", str(file), "--to", home.address, "--json", *self._shown]
         begun = asked(*words)["pipelines"][0]
         assert begun["state"] in ("running", "starting")
@@ -154,11 +155,15 @@ def check_no_password(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_hosts_without_certificates_use_a_broker_on_their_machine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("durable", ["process", "hosts"])
+def test_hosts_without_certificates_use_a_broker_on_their_machine(
+    tmp_path: Path, durable: str
+) -> None:
+    """Copies of journals too: those of either host are on the other one."""
     with amqtt() as address, agents(tmp_path) as started:
         site = Site(tmp_path, ["--broker", address])
         site.start(started)
-        site.submit(site.office)
+        site.submit(site.office, durable)
         site.check_results(site.office)
 
 

@@ -25,6 +25,7 @@ from anabranch.runtime.live.agent.starter import (
 )
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.live.process.listening import address_on
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.ports import clock
 from anabranch.runtime.values.kinds import EventKind
@@ -148,7 +149,7 @@ class CopyKeepers:
         return msg.AssignKeeper(
             folder=carried(folder / COPIES),
             token=self.orders.token,
-            listen=f"tcp:{listen}:0",
+            listen=address_on(listen),
             tls=tls,
         )
 

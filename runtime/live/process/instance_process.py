@@ -47,6 +47,7 @@ from anabranch.runtime.live.link.messages import (
     Ready,
     Spawned,
 )
+from anabranch.runtime.live.process.listening import address_on, take_broker
 from anabranch.runtime.live.process.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.live.process.processes import OwnProcess
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -166,7 +167,7 @@ async def live(
     if task.span is not None:
         pipeline.operators.update(within(pipeline.operators, Span(*task.span)))
     try:
-        _take_broker()
+        take_broker()
         if task.tls:
             _secure(Path(original(task.tls)))
         instance = await _instance(task, me, pipeline, agent_client, process.boot)
@@ -209,13 +210,6 @@ async def live(
     await transport().settle(SETTLE_S)
     await link.finish()
     return code
-
-
-def _take_broker() -> None:
-    """Raises `OSError`."""
-    from anabranch.runtime.mqtt.hosts_broker import use_broker
-
-    use_broker()
 
 
 def _secure(folder: Path) -> None:
@@ -438,9 +432,7 @@ def _address(task: Assign, pipeline: Pipeline) -> str:
         operator, number, *_ = task.id
         place = list(pipeline.operators).index(operator)
         return f"unix:{task.run_dir}/{place}.{number}.sock"
-    if task.host.startswith("mqtt:"):
-        return f"{task.host}/{clock.secret(8).hex()}"
-    return f"tcp:{task.host}:0"
+    return address_on(task.host)
 
 
 def _found(instance: Instance, task: Assign) -> None:

@@ -16,6 +16,7 @@ from anabranch.runtime.live.copies.keeper import CopyKeeper
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.live.link.last_words import detail_of, reason_of
 from anabranch.runtime.live.link.link import Link
+from anabranch.runtime.live.process.listening import take_broker
 from anabranch.runtime.live.process.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.live.process.processes import OwnProcess
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -38,6 +39,7 @@ async def keep(link_socket: socket.socket, order: msg.AssignKeeper, process: Own
     """Returns the exit code: it ends by itself only if it cannot go on, and reports why."""
     link = await Link.attach(link_socket, lambda body: None)
     try:
+        take_broker()
         if order.tls:
             _secure(Path(original(order.tls)))
         keeper = CopyKeeper(Path(original(order.folder)), order.token, boot=process.boot)

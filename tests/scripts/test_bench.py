@@ -139,6 +139,8 @@ def test_an_agent_at_rest_is_measured() -> None:
         "without certificates",
         "with certificates",
         "with certificates/without certificates",
+        "through a broker",
+        "through a broker/with certificates",
     }
     assert figures["private memory"][0] <= figures["resident memory"][0]
 

@@ -107,11 +107,11 @@ class Attendance:
         if said.what == ASK:
             figures = self._figures
             return RunReply(said.number, {} if figures is None else figures())
-        if self._scale is None or self._give_up is None:
-            return RunReply(said.number, refused="its run has not begun yet")
-        if said.what == GIVE_UP:
+        if said.what == SCALE and self._scale is not None:
+            return RunReply(said.number, refused=self._scale(said.operator, said.instances))
+        if said.what == GIVE_UP and self._give_up is not None:
             return RunReply(said.number, refused=self._give_up(said.host))
-        return RunReply(said.number, refused=self._scale(said.operator, said.instances))
+        return RunReply(said.number, refused="its run has not begun yet")
 
     def _tell(self, what: str) -> None:
         with self._lock:

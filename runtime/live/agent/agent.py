@@ -276,7 +276,7 @@ class Agent:
         self.drains = Drains(self.pipeline, self._hosts, roster, messenger, run_events, self.course)
         self._spawner = Spawner(roster, self._incarnations, self.tasks, messenger, run_events)
         self._completion: Completion = Completion(
-            roster, self._supervisor, self._spawner, self.course
+            roster, self._supervisor, self._spawner, self.course, self.sites.is_reachable
         )
         self._inputs = Inputs(self.pipeline, self.boards, roster, messenger, self.course)
         self._watchdog = Watchdog(

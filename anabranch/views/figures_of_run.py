@@ -33,6 +33,7 @@ def figures(snapshot: RunSnapshot) -> dict[str, Any]:
         "dead_letters": sum(o.dead for o in snapshot.operators),
         "away": list(snapshot.away),
         "drained": list(snapshot.drained),
+        "ending": dict(snapshot.ending),
         "controllers": [
             {
                 "name": each.name,

@@ -12,7 +12,7 @@ who plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -66,6 +66,33 @@ class PoolSight:
 
 
 @dataclass(frozen=True, slots=True)
+class PooledRun:
+    """A run as it has told: for how many hosts its controllers plan, if they do; how many instances
+    it has on each host, with those on their way and those whose processes still end; hosts on which
+    it makes none; and hosts that it waits for. `answers`: if not, nothing of it is known."""
+
+    name: str
+    answers: bool = True
+    planned: int | None = None
+    instances: Mapping[str, int] = field(default_factory=dict)
+    drained: frozenset[str] = frozenset()
+    away: frozenset[str] = frozenset()
+
+
+def why_in_use(runs: Iterable[PooledRun], name: str, *, is_known: bool) -> str:
+    """Why an instance may be on a host, or come there; empty if none is and none can. `is_known`:
+    runs know the host."""
+    for run in runs:
+        if not run.answers:
+            return f"{run.name} does not say where its instances are"
+        if n := run.instances.get(name, 0):
+            return f"{n} of {run.name} {'is' if n == 1 else 'are'} there"
+        if is_known and name not in run.drained:
+            return f"{run.name} does not know yet that it is drained"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenHost:
     name: str
 
@@ -110,6 +137,31 @@ class HostPool:
             pool = pool._with(PooledHost(name, PoolPhase.OPENING, sight.now_s))
         acts += pool._mended(sight, {act.name for act in acts})
         return acts, pool._marked(acts, sight.now_s)
+
+    def sight(
+        self,
+        runs: Sequence[PooledRun],
+        now_s: float,
+        others: int,
+        live: Iterable[str],
+        drained: Iterable[str],
+    ) -> PoolSight:
+        """While one of them does not answer, nothing is planned and no host is known to be empty.
+        Each counts its hosts for itself."""
+        answer = all(run.answers for run in runs)
+        planned = [run.planned for run in runs if run.planned is not None]
+        says = answer and (bool(planned) or not runs)
+        instances = {name: sum(run.instances.get(name, 0) for run in runs) for name in self.hosts}
+        away = {name for run in runs for name in run.away}
+        return PoolSight(
+            now_s,
+            sum(planned) if says else None,
+            others,
+            frozenset(live),
+            frozenset(drained),
+            frozenset(name for name in away if name.startswith(self.rules.prefix)),
+            instances if answer else {},
+        )
 
     def failed(self, name: str, why: str, now_s: float) -> HostPool:
         """It could not be opened, or is not there by its deadline."""
@@ -157,7 +209,8 @@ class HostPool:
         for name in back[: max(0, number - len(there))]:
             pool = pool._with(_open(name, sight.now_s))
             there.append(name)
-        for name in self._new_names(number - len(there)):
+        room = self.rules.hosts_max - len(self.hosts)  # those that drain are there, too
+        for name in self._new_names(min(room, number - len(there))):
             acts.append(OpenHost(name))
             pool = pool._with(PooledHost(name, PoolPhase.OPENING, sight.now_s))
         if number < len(there):

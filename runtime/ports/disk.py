@@ -164,6 +164,11 @@ def store() -> Store:
     return _here.get()
 
 
+def use(disk: Store) -> None:
+    """From now on in this context."""
+    _here.set(disk)
+
+
 @contextmanager
 def using(another: Store) -> Iterator[None]:
     """Have this one meanwhile, also in tasks and threads that are begun here."""

@@ -111,6 +111,8 @@ class RunSnapshot:
     controllers: tuple[ControllerSnapshot, ...] = ()
     drained: tuple[str, ...] = ()
     """Hosts that instances leave, and on which none are made."""
+    ending: Mapping[str, int] = field(default_factory=dict)
+    """By host, instances that have ended and whose processes are still there."""
 
     def operator(self, name: str) -> OperatorSnapshot:
         """Raises `KeyError` for an unknown name."""

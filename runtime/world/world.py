@@ -26,7 +26,7 @@ from anabranch.runtime.live.agent.state_dir import StateDir, kept_in, open_state
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.ports import clock
-from anabranch.runtime.ports.disk import using
+from anabranch.runtime.ports.disk import use, using
 from anabranch.runtime.ports.sockets import take
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.values.checks import PipelineError
@@ -218,7 +218,8 @@ class World(Surroundings):
         self._store.sync_folder(FOLDER.parent)
         observing = nullcontext() if self.observer is None else self.observer.observing()
         ends, late_tries = [*self.ends, NEVER], 0
-        with clock.using(self._clock), observing, self.loops_of(self._guests), self._hosts():
+        here = using(self._store)  # what is begun meanwhile never sees the real disk
+        with clock.using(self._clock), here, observing, self.loops_of(self._guests), self._hosts():
             while (report := self._go_on(ends[0], bound_s, turns_max)) is None:
                 if self.timeline.now >= ends[0].at_s:
                     self._pass_without_agent(ends.pop(0).gap_s or 0.0)
@@ -254,6 +255,7 @@ class World(Surroundings):
         with self.loops(AGENT, "troubles") as (of_agent, of_troubles):
             disk = self.disk.store_of(AGENT, partial(self._note_death, of_agent))
             self._agent_store = disk
+            of_agent.context.run(use, disk)  # also for what other loops call there
             with using(disk):
                 try:
                     state = self._begin()

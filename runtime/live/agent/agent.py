@@ -543,8 +543,9 @@ class Agent:
         self._completion.check()
         if member.phase in (Phase.GONE, Phase.DISCARDED):
             await self.journal.caught_up()  # that it has ended is written first
-            self._departed.see_off(member)
             self.copying.desk.see_off(member)
+            await self._departed.see_off(member)
+        self.roster.ending.pop(member.id, None)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work`, but give it up when the run is to stop."""

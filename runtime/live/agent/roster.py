@@ -142,6 +142,8 @@ class Roster:
         self.next_number = dict.fromkeys(pipeline.operators, 0)
         self._members: dict[InstanceId, Member] = {}
         """Those that live."""
+        self.ending: dict[InstanceId, Member] = {}
+        """They have ended, and their processes have not: neighbours may still read from them."""
         self._living: dict[str, list[Member]] = {name: [] for name in pipeline.operators}
         self.peaks = dict.fromkeys(pipeline.operators, 0)
         self.ever = dict.fromkeys(pipeline.operators, 0)
@@ -254,6 +256,8 @@ class Roster:
         self._log(Over(id=id_to_wire(member.id), discarded=phase is Phase.DISCARDED))
         self._living[member.id.operator].remove(member)
         del self._members[member.id]
+        if member.process is not None:
+            self.ending[member.id] = member
         return True
 
     def set_keeper(self, member: Member) -> None:

@@ -66,6 +66,7 @@ def snapshot_of(run: Observed, phase: str, sites: HostSites) -> RunSnapshot:
         away=sites.away(member.host for member in run.roster.living()),
         controllers=tuple(run.recorder.controllers.values()),
         drained=tuple(sorted(run.drained)),
+        ending=Counter(member.host for member in run.roster.ending.values() if member.host),
     )
 
 

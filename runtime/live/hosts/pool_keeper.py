@@ -9,6 +9,7 @@ Each pipeline counts its hosts for itself, so the pool has room for all of them.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -28,9 +29,10 @@ from anabranch.runtime.hosts.pool import (
     OpenHost,
     PoolAct,
     PooledHost,
+    PooledRun,
     PoolPhase,
     PoolRules,
-    PoolSight,
+    why_in_use,
 )
 from anabranch.runtime.hosts.requests import HostDrained, MarkDrained
 from anabranch.runtime.live.hosts.agent_log import AgentLog
@@ -132,9 +134,12 @@ class PoolKeeper:
 
     async def _look(self) -> None:
         """Raises `OSError`."""
-        statuses = await self._pipelines.statuses("")
-        others = self._others()
-        acts, pool = self._pool.step(self._sight(statuses, others))
+        runs = pooled_runs(await self._pipelines.statuses(""))
+        others, rows = self._others(), [*self._membership.table]
+        live = (row.host.name for row in rows if row.state.is_live)
+        drained = (row.host.name for row in rows if row.host.drained)
+        sight = self._pool.sight(runs, clock.monotonic(), others, live, drained)
+        acts, pool = self._pool.step(sight)
         new = {act.name for act in acts} - self._under_way.keys()
         self._take(pool)
         for act in acts:
@@ -146,32 +151,6 @@ class PoolKeeper:
 
     def _is_done(self, name: str, _task: asyncio.Task[None]) -> None:
         self._under_way.pop(name, None)
-
-    def _sight(self, statuses: Iterable[PipelineStatus], others: int) -> PoolSight:
-        at_work = [one for one in statuses if one.state not in ENDED]
-        silent = any(one.run is None or one.state not in TELLING for one in at_work)
-        runs = [one.run for one in at_work if one.run is not None]
-        planned = [
-            controller["hosts"]
-            for run in runs
-            for controller in run.get("controllers", ())
-            if controller["hosts"] is not None
-        ]
-        instances = {}
-        if not silent:
-            instances = {name: sum(_on(run, name) for run in runs) for name in self._pool.hosts}
-        away = {name for run in runs for name in run.get("away", ())}
-        says_nothing = silent or (bool(runs) and not planned)
-        rows = {row.host.name: row for row in self._membership.table}
-        return PoolSight(
-            clock.monotonic(),
-            None if says_nothing else sum(planned),
-            others,
-            frozenset(name for name, row in rows.items() if row.state.is_live),
-            frozenset(name for name, row in rows.items() if row.host.drained),
-            frozenset(name for name in away if name.startswith(self._rules.prefix)),
-            instances,
-        )
 
     def _others(self) -> int:
         """Live hosts that are none of the pool."""
@@ -231,16 +210,8 @@ class PoolKeeper:
             elsewhere = [home for home in marked.homes if home != self._membership.me.name]
             if used := [*marked.stays, *(f"pipelines of {home}" for home in elsewhere)]:
                 return f"it is used by {', '.join(used)}"
-        for one in await self._pipelines.statuses(""):
-            if one.state in ENDED:
-                continue
-            if one.run is None or one.state not in TELLING:
-                return f"{one.id} does not say where its instances are"
-            if n := _on(one.run, name):
-                return f"{n} of {one.id} {'is' if n == 1 else 'are'} there"
-            if row is not None and name not in one.run.get("drained", ()):
-                return f"{one.id} does not know yet that it is drained"
-        return ""
+        runs = pooled_runs(await self._pipelines.statuses(""))
+        return why_in_use(runs, name, is_known=row is not None)
 
     # -- what is kept and told -------------------------------------------------------------
 
@@ -281,11 +252,26 @@ class PoolKeeper:
             self._news.note_changed()
 
 
-def _on(run: dict[str, object], name: str) -> int:
-    """Instances of a run on a host, also those on their way."""
-    operators = run.get("operators", [])
-    assert isinstance(operators, list)
-    return sum(operator["hosts"].get(name, 0) for operator in operators)
+def pooled_runs(statuses: Iterable[PipelineStatus]) -> list[PooledRun]:
+    """Of those that have not ended."""
+    return [_pooled(one) for one in statuses if one.state not in ENDED]
+
+
+def _pooled(one: PipelineStatus) -> PooledRun:
+    run = one.run
+    if run is None or one.state not in TELLING:
+        return PooledRun(one.id, answers=False)
+    planned = [each["hosts"] for each in run["controllers"] if each["hosts"] is not None]
+    instances = Counter[str](run["ending"])
+    for operator in run["operators"]:
+        instances.update(operator["hosts"])
+    return PooledRun(
+        one.id,
+        planned=max(planned, default=None),
+        instances=instances,
+        drained=frozenset(run["drained"]),
+        away=frozenset(run["away"]),
+    )
 
 
 def _provider_of(

@@ -12,9 +12,11 @@ from anabranch.runtime.hosts.pool import (
     HostPool,
     OpenHost,
     PoolAct,
+    PooledRun,
     PoolPhase,
     PoolRules,
     PoolSight,
+    why_in_use,
 )
 
 RULES = PoolRules("pool-", hosts_max=3, boot_s=60.0)
@@ -100,6 +102,16 @@ def test_the_host_with_the_fewest_instances_goes_then_the_youngest() -> None:
     alike = dict.fromkeys(live, 1)
     _, pool = opened(*sorted(live)).step(sight(2.0, 3, live=live, instances=alike))
     assert pool.leaving == {"pool-3"}
+
+
+def test_hosts_that_drain_count_for_the_cap() -> None:
+    live, busy = {"pool-1", "pool-2", "pool-3"}, {"pool-1": 1, "pool-2": 1, "pool-3": 1}
+    pool = opened(*sorted(live))
+    _, pool = pool.step(sight(2.0, 1, live=live, instances=busy))
+    assert pool.leaving == live
+    acts, pool = pool.step(sight(3.0, 4, live=live - {"pool-3"}, instances=busy))
+    assert [act for act in acts if isinstance(act, OpenHost)] == []
+    assert len(pool.hosts) == 3
 
 
 def test_a_host_that_is_late_is_opened_again_later_and_later() -> None:
@@ -196,3 +208,33 @@ def test_it_comes_to_rest(wanted: int) -> None:
             live |= {act.name} if isinstance(act, OpenHost) else set()
             live -= {act.name} if isinstance(act, ClosePoolHost) else set()
     assert (acts, len(live)) == ([], wanted - 1)
+
+
+def test_while_a_run_does_not_answer_nothing_closes() -> None:
+    pool = opened("pool-1")
+    runs = [PooledRun("a", planned=1), PooledRun("b", answers=False)]
+    seen = pool.sight(runs, 2.0, 1, {"pool-1"}, {"pool-1"})
+    assert (seen.wanted, seen.instances) == (None, {})
+    assert pool.step(seen)[0] == [DrainPoolHost("pool-1", drained=False)]
+
+
+def test_each_run_counts_its_hosts_for_itself_and_without_runs_none_is_needed() -> None:
+    pool = opened("pool-1")
+    runs = [PooledRun("a", planned=1), PooledRun("b", planned=2), PooledRun("c")]
+    assert pool.sight(runs, 2.0, 1, (), ()).wanted == 3
+    assert pool.sight([PooledRun("c")], 2.0, 1, (), ()).wanted is None
+    assert pool.sight([], 2.0, 1, (), ()).wanted == 0
+
+
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        (PooledRun("a", answers=False), "a does not say where its instances are"),
+        (PooledRun("a", instances={"p": 1}, drained=frozenset({"p"})), "1 of a is there"),
+        (PooledRun("a"), "a does not know yet that it is drained"),
+        (PooledRun("a", drained=frozenset({"p"}), instances={"q": 3}), ""),
+    ],
+)
+def test_a_host_is_in_use_unless_each_run_says_that_it_is_not(run: PooledRun, why: str) -> None:
+    free = PooledRun("free", drained=frozenset({"p"}))
+    assert why_in_use([free, run], "p", is_known=True) == why

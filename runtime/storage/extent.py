@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.storage.forks import not_for_children
+from anabranch.runtime.storage.replaced import replace_file
 from anabranch.runtime.storage.slots import SLOTS_BYTES, SlotsError, read_slots, write_slot
 
 EXTENTS = "extents"
@@ -45,6 +46,10 @@ class ExtentFile:
         self.folder = path.parent
         disk = store()
         disk.make_folder(self.folder, 0o700)
+        if disk.exists(path) and 0 < disk.status(path).st_size < SLOTS_BYTES:
+            # A loss of power has cut it. What that has left must not be there beside what the next
+            # one leaves, or neither slot may be whole.
+            replace_file(path, bytes(SLOTS_BYTES))
         self._file = disk.open(path, os.O_RDWR | os.O_CREAT)
         try:
             if self._file.status().st_size < SLOTS_BYTES:  # while a full disk is harmless

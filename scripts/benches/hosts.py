@@ -1,5 +1,5 @@
 """The agent of a host that has nothing to do: how soon it listens, what it holds, what it uses. And
-what certificates and a broker cost between two instances."""
+what certificates, a broker, and copies of journals cost between two instances."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ PLAIN, TLS = "without certificates", "with certificates"
 BROKER = "through a broker"
 MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 TLS_SHARE_MIN = 0.7
+ALONE, COPIED = "journals without copies", "journals with a copy elsewhere"
+COPIED_SHARE_MIN = 0.5
 RUNS, SECONDS = 5, 10.0
 AGENTS = 3
 SETTLED_S = 3.0
@@ -54,6 +56,7 @@ def measure(settings: Settings) -> Result:
     if not found["resident"]:
         result.notes.append("this system does not tell what a process holds (/proc is needed)")
     compare(settings, result)
+    compare_copies(settings, result)
     return result
 
 
@@ -80,6 +83,23 @@ def _compare(settings: Settings, result: Result, url: str) -> None:
         result.add(way, "lines/s", rates(seconds, settings.lines))
     result.at_least(f"{TLS}/{PLAIN}", ratios(took[PLAIN], took[TLS]), TLS_SHARE_MIN)
     result.add(f"{BROKER}/{TLS}", "", ratios(took[TLS], took[BROKER]))
+
+
+def compare_copies(settings: Settings, result: Result) -> None:
+    """The same lines, with `durable="process"` and with copies in another process."""
+    path, ways = settings.folder / "lines.txt", {ALONE: [], COPIED: ["copied"]}
+    took: dict[str, list[float]] = {way: [] for way in ways}
+    for number in range(settings.runs_or(RUNS)):
+        folder = settings.folder / f"copies-{number}"
+        folder.mkdir()
+        for way in in_turns(tuple(ways), number):
+            figures = compete("copied_ours", path, *ways[way], folder=folder)
+            check(way, figures, settings.lines, result)
+            took[way].append(figures["seconds"])
+            settings.say(f"hosts: round {number + 1}, {way}: {figures['seconds']:.2f} s")
+    for way, seconds in took.items():
+        result.add(way, "lines/s", rates(seconds, settings.lines))
+    result.at_least(f"{COPIED}/{ALONE}", ratios(took[ALONE], took[COPIED]), COPIED_SHARE_MIN)
 
 
 def identity(folder: Path) -> Path:

@@ -141,6 +141,9 @@ def test_an_agent_at_rest_is_measured() -> None:
         "with certificates/without certificates",
         "through a broker",
         "through a broker/with certificates",
+        "journals without copies",
+        "journals with a copy elsewhere",
+        "journals with a copy elsewhere/journals without copies",
     }
     assert figures["private memory"][0] <= figures["resident memory"][0]
 

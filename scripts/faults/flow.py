@@ -169,8 +169,7 @@ def pipeline_of(settings: Settings) -> ab.Pipeline:
         return Noted(operator, fn, settings.first_calls)
 
     scale = ab.Scale(max_instances=INSTANCES_MAX)
-    dead = settings.folder / "dead.jsonl"
-    pipeline = ab.Pipeline("chaos", groups=GROUPS, dead_letters=dead)
+    pipeline = ab.Pipeline("chaos", groups=GROUPS, dead_letters=settings.dead)
 
     file = ab.files(settings.input, format="jsonl", split_bytes=SPLIT_BYTES)
     bytes_per_s = settings.input.stat().st_size / settings.input_s

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from faults.blamed import Blamed, blamed
 from faults.incarnation import Happening
 from faults.judge import Verdict, judge
-from faults.oracle import Expected, expected_counted, expected_traced
+from faults.oracle import expected_counted, expected_traced
 from faults.plan import KINDS
 from faults.recovery import Recovery, in_the_middle, percentiles, read_calls, recoveries
 from faults.runner import Record
@@ -22,6 +23,7 @@ class Result:
     verdict: Verdict
     recovered: list[Recovery] = field(default_factory=list)
     middle: dict[str, int] = field(default_factory=dict)
+    blamed: Blamed = field(default_factory=Blamed)
     faults: list[str] = field(default_factory=list)
     """Everything that is not right."""
 
@@ -42,10 +44,13 @@ def conclude(record: Record) -> Result:
     result.middle = in_the_middle(record.blows, happenings)
     result.recovered = _recovered(record, happenings)
     if record.ended_s:
-        settings = record.settings
-        counted, traced = expected_counted(settings), expected_traced(settings)
-        result.verdict = judge(settings.counted, counted) + judge(settings.traced, traced)
-        result.faults += _of_verdict(result.verdict) + _of_ledger(record, counted, traced)
+        settings, letters = record.settings, blamed(record.settings)
+        counted, traced = expected_counted(settings, letters), expected_traced(settings, letters)
+        result.blamed = letters
+        result.verdict = judge(settings.counted, counted, letters.at("counted"))
+        result.verdict += judge(settings.traced, traced, letters.at("traced"))
+        accepted = counted.results + traced.results - len(letters.at("counted", "traced"))
+        result.faults += _of_verdict(result.verdict) + _of_ledger(record, accepted, letters.count)
         result.faults += record.health.faults()
     return result
 
@@ -69,7 +74,7 @@ def _of_verdict(verdict: Verdict) -> list[str]:
     return [counts, *verdict.words]
 
 
-def _of_ledger(record: Record, counted: Expected, traced: Expected) -> list[str]:
+def _of_ledger(record: Record, accepted: int, dead: int) -> list[str]:
     if (report := record.report) is None:
         return ["the run has left no report"]
     ledger, found = report.ledger, []
@@ -78,8 +83,8 @@ def _of_ledger(record: Record, counted: Expected, traced: Expected) -> list[str]
         found.append(f"the ledger does not balance: {words}")
     wanted = {
         "tuples read": (ledger.tuples_in, record.settings.lines + record.settings.made),
-        "results accepted": (ledger.tuples_out, counted.results + traced.results),
-        "dead letters": (ledger.dead_letters, 0),
+        "results accepted": (ledger.tuples_out, accepted),
+        "dead letters": (ledger.dead_letters, dead),
     }
     for what, (told, right) in wanted.items():
         if told != right:
@@ -126,6 +131,7 @@ def as_json(result: Result) -> dict[str, Any]:
             "doubled": result.verdict.doubled,
             "out_of_order": result.verdict.disordered,
             "wrong_keys": result.verdict.wrong,
+            "blamed": result.blamed.tuples,
             "per_second": round(result.verdict.results / result.seconds) if result.seconds else 0,
         },
         "seconds": {

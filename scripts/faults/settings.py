@@ -67,6 +67,11 @@ class Settings:
         return self.folder / "traced.jsonl"
 
     @property
+    def dead(self) -> Path:
+        """Dead letters."""
+        return self.folder / "dead.jsonl"
+
+    @property
     def first_calls(self) -> Path:
         """A line for the first call of every function in every process."""
         return self.folder / "first_calls.txt"

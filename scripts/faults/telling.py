@@ -39,6 +39,11 @@ def show(told: dict[str, Any], command: str, folder: str, console: Console) -> N
         f"{results['doubled']:,} doubled, {results['out_of_order']:,} out of order, "
         f"{results['wrong_keys']:,} keys with a wrong state"
     )
+    for operator, tuples in results["blamed"].items():
+        console.print(
+            f"{operator}: {tuples} taken for the reason of kills: dead letters",
+            markup=False,
+        )
     for fault in told["faults"]:
         console.print(f"NOT RIGHT: {fault}", style="red", markup=False, highlight=False)
     if not told["right"]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from faults import health, processes, settings
+from faults.blamed import REASON, blamed
 from faults.clocked import LOOK_S, Clocked, begins_at
 from faults.flow import KEYS, OPERATORS, SCALED, SINGLE, WORD_NUMBERS, name, write_input
 from faults.incarnation import Happening
@@ -204,6 +205,51 @@ def test_half_a_line_and_a_missing_file_are_not_right(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b'["a", [1')
     assert judge(path, expected).wrong == 1
     assert not judge(tmp_path / "none", expected).right
+
+
+def letter_file(path: Path, operator: str, item: object, reason: str = REASON) -> None:
+    letter = {"operator": operator, "reason": reason, "tuple": item}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(letter) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("operator", "words", "letters", "trails", "counted_spans"),
+    [("count", 1, 1, 0, 0), ("letters", 0, 1, 0, 0), ("wait", 0, 0, 1, 1), ("spans", 0, 0, 0, 1)],
+)
+def test_a_tuple_that_kills_made_a_dead_letter_is_not_missed_nor_what_comes_of_it(
+    tmp_path: Path, operator: str, words: int, letters: int, trails: int, counted_spans: int
+) -> None:
+    counted, traced = both(tmp_path)
+    word = next(key for key in counted.sums if key.islower() and len(counted.sums[key]) > 1)
+    number = counted.sums[word][0]
+    of_words = {"count": [word, number], "letters": [word, [1, number]]}
+    letter_file(small(tmp_path).dead, operator, of_words.get(operator, [1, 41]))
+    letter_file(small(tmp_path).dead, "count", [word, counted.sums[word][1]], "ValueError: no")
+    without = blamed(small(tmp_path))
+    assert without.count == 1
+    less = expected_counted(small(tmp_path), without)
+    assert len(counted.sums[word]) - len(less.sums[word]) == words
+    assert (number in less.sums[word]) == (not words)
+    letter = word[0].upper()
+    assert len(counted.sums[letter]) - len(less.sums[letter]) == letters
+    rows = expected_traced(small(tmp_path), without).rows
+    assert len(traced.rows["t1"]) - len(rows["t1"]) == trails
+    assert traced.rows["s1"][0][0] - rows["s1"][0][0] == counted_spans
+    assert [n for n, _ in rows["t1"]] == [*range(1, len(rows["t1"]) + 1)]
+
+
+@pytest.mark.parametrize("branch", [0, 1])
+def test_a_result_that_is_a_dead_letter_at_its_sink_counts_as_found(
+    tmp_path: Path, branch: int
+) -> None:
+    expected = both(tmp_path)[branch]
+    good = results_of(expected)
+    at = next(i for i, (_, n, _) in enumerate(good) if n == 3)
+    key, n, total = good[at]
+    path = written(tmp_path / "out", [*good[:at], *good[at + 1 :]])
+    assert judge(path, expected, [[key, [n, total]]]).right
+    assert not judge(path, expected, [[key, [n, total + 1]]]).right
 
 
 # --- the clock of the input -------------------------------------------------------------------
@@ -447,7 +493,7 @@ def test_what_is_not_right_is_told_with_the_command_that_repeats_it(
     import faults.result
 
     extra = Expected({}, {"t0": [[1, 1]]})
-    monkeypatch.setattr(faults.result, "expected_traced", lambda _settings: extra)
+    monkeypatch.setattr(faults.result, "expected_traced", lambda *_: extra)
     monkeypatch.setattr(chaos.tempfile, "tempdir", str(tmp_path))
     assert chaos.main(["--only", "none", "--minutes", "0.02", "--seed", "5"]) == 1
     shown = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""Copies of a journal on other hosts (`docs/protocol.md` 9; J1 to J7).
+"""Copies of a journal on other hosts (`docs/protocol.md` 9; J1 to J9).
 
 The *writer*, an instance, appends to its journal; each *holder*, a host, has a copy, which is a
 beginning of that journal. Home, which decides, knows which copies are *complete*: have every record
@@ -48,6 +48,9 @@ class Part(NamedTuple):
 
 Parts = tuple[Part, ...]
 START = Position()
+AGREE_MIN = 2
+"""So many complete copies a journal has at least, if a majority of their holders may give up its
+host: one alone is no majority."""
 
 
 def end_of(parts: Parts) -> Position:
@@ -242,8 +245,10 @@ class CopySet:
     """What home knows of the copies of one instance, and records as a whole before it acts on it.
     `incarnation`: the newest; `order`: the number of the newest order to it, never used again;
     `holders`: what that says; `complete`: those with complete copies. `added`: in which order each
-    holder was added. `given_up`: whether that incarnation gets no more orders, for a later one is
-    to take its place."""
+    holder was added; `removed`: by which order each one was taken away of which the writer may not
+    have heard. `given_up`: whether that incarnation gets no more orders, for a later one is to take
+    its place. `by_majority`: whether the holders have decided that, the last time, and not a
+    user."""
 
     incarnation: int
     order: int
@@ -251,6 +256,8 @@ class CopySet:
     complete: frozenset[str]
     added: tuple[tuple[str, int], ...] = ()
     given_up: bool = False
+    removed: tuple[tuple[str, int], ...] = ()
+    by_majority: bool = False
 
     @classmethod
     def begun(cls, holders: Collection[str]) -> CopySet:
@@ -266,22 +273,30 @@ class CopySet:
 
     def completed(self, incarnation: int, order: int, holder: str) -> CopySet:
         """J3: this incarnation, which knows this order, says that a copy is complete. That counts
-        unless the holder was added, perhaps again, by a later order."""
-        since = dict(self.added).get(holder)
-        if incarnation != self.incarnation or self.given_up or since is None or order < since:
+        unless the holder was added, perhaps again, by a later order. In any case the writer has
+        obeyed that order."""
+        if incarnation != self.incarnation or self.given_up:
             return self
-        return replace(self, complete=self.complete | {holder})
+        removed = tuple(each for each in self.removed if each[1] > order)
+        since = dict(self.added).get(holder)
+        is_new = since is not None and order >= since
+        complete = self.complete | {holder} if is_new else self.complete
+        return replace(self, complete=complete, removed=removed)
 
     def without_holder(self, holder: str) -> CopySet:
         """J3: home counts on this one no more, and then the writer hears of it. Raises `CopyError`
         if no complete copy would be left."""
-        complete = self.complete - {holder}
-        if not complete:
+        if not self.complete - {holder}:
             raise CopyError(f"{holder} has the only complete copy")
-        added = tuple((name, order) for name, order in self.added if name != holder)
-        holders = self.holders - {holder}
+        return self.struck(holder)
+
+    def struck(self, holder: str) -> CopySet:
+        """The same for one that is lost for good, even if no complete copy is left."""
+        order = self.order + 1
         return replace(
-            self, order=self.order + 1, holders=holders, complete=complete, added=added
+            self, order=order, holders=self.holders - {holder}, complete=self.complete - {holder},
+            added=tuple(each for each in self.added if each[0] != holder),
+            removed=(*(each for each in self.removed if each[0] != holder), (holder, order)),
         )  # fmt: skip
 
     def again(self) -> CopySet:
@@ -289,17 +304,38 @@ class CopySet:
         order = self.order + 1
         return replace(self, order=order, added=tuple((name, order) for name, _ in self.added))
 
-    def giving_up(self) -> CopySet:
-        """J4: the incarnation is to be fenced, as `incarnation` + 1."""
-        return replace(self, given_up=True)
+    @property
+    def perhaps_waited(self) -> frozenset[str]:
+        """For each of `complete` the writer waits; it may wait for any of these."""
+        return self.holders | self.complete | {holder for holder, _ in self.removed}
 
-    def sources(self, fenced: Collection[str], *, majority: bool = False) -> frozenset[str]:
-        """J4: from which holders the next incarnation may be read, if those that are `fenced` by
-        its number, with copies that can be read, are these. Empty: not yet."""
-        sources = self.complete & frozenset(fenced)
-        if majority and 2 * len(sources) <= len(self.complete):
+    def is_majority(self, those: Collection[str]) -> bool:
+        """J8: whether these are more than half of the holders that the writer waits for, whichever
+        those are."""
+        agree = self.complete & frozenset(those)
+        others = self.perhaps_waited - frozenset(those)
+        return len(self.complete) >= AGREE_MIN and len(agree) > len(others)
+
+    def giving_up(self, *, by_majority: bool | None = None) -> CopySet:
+        """J4: the incarnation is to be fenced, as `incarnation` + 1. `by_majority`: None, as the
+        last time."""
+        by = self.by_majority if by_majority is None else by_majority
+        return replace(self, given_up=True, by_majority=by)
+
+    @property
+    def to_fence(self) -> frozenset[str]:
+        """J4, J9."""
+        return self.perhaps_waited if self.by_majority else self.complete
+
+    def sources(
+        self, readable: Collection[str], unreadable: Collection[str] = ()
+    ) -> frozenset[str]:
+        """J4, J9: from which holders the next incarnation may be read, if those that are fenced by
+        its number are these: those with copies that can be read just now, and others. Empty: not
+        yet."""
+        if self.by_majority and not self.is_majority({*readable, *unreadable}):
             return frozenset()
-        return sources
+        return self.complete & frozenset(readable)
 
     def begins_next(self, holders: Collection[str] = ()) -> CopySet:
         """J7: the next incarnation, to be recorded before it is begun. `holders`: those to be added
@@ -308,5 +344,5 @@ class CopySet:
         there = self.holders | self.complete | frozenset(holders)
         return replace(
             self, incarnation=self.incarnation + 1, order=order, holders=there, given_up=False,
-            added=tuple((holder, order) for holder in sorted(there)),
+            added=tuple((holder, order) for holder in sorted(there)), removed=(),
         )  # fmt: skip

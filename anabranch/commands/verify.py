@@ -29,7 +29,7 @@ processed once and in the order of its key (K1, K2), and that a group has one ow
 its senders know (K3 to K7), while groups move to children, to new owners and between siblings. If
 processes die, at any moment and anywhere, all of this holds for their next incarnations too.
 Where other hosts have copies of journals, and hosts are lost: that two incarnations of an
-instance never act together, and that the next one knows all that has counted (Q1 to Q4).
+instance never act together, and that the next one knows all that has counted (Q1 to Q5).
 
 \b
 Examples:

@@ -84,12 +84,38 @@ class ReadsWhatIsLeft(CopyHolder):
 class FencesOnly(CopySet):
     """It fences one holder, and reads from any complete copy."""
 
-    def sources(self, fenced: Collection[str], *, majority: bool = False) -> frozenset[str]:
-        return self.complete if fenced else frozenset()
+    def sources(
+        self, readable: Collection[str], unreadable: Collection[str] = ()
+    ) -> frozenset[str]:
+        return self.complete if readable else frozenset()
+
+
+class GoesOnFromOne(CopySet):
+    """Without a majority that refuses."""
+
+    def sources(
+        self, readable: Collection[str], unreadable: Collection[str] = ()
+    ) -> frozenset[str]:
+        return self.complete & frozenset(readable)
+
+
+class ForgetsWhomItHasRemoved(CopySet):
+    """A minority that counts itself only, whatever the writer waits for."""
+
+    def is_majority(self, those: Collection[str]) -> bool:
+        agree = self.complete & frozenset(those)
+        return 2 * len(agree) > len(self.complete)
+
+
+class CountsHalf(CopySet):
+    def is_majority(self, those: Collection[str]) -> bool:
+        agree = self.complete & frozenset(those)
+        return bool(agree) and 2 * len(agree) >= len(self.perhaps_waited)
 
 
 ONE_LOST = CopyScope(2, 1, give_ups=1)
 NO_POWER = CopyScope(2, 1, give_ups=1, power=1)
+BY_MAJORITY = CopyScope(1, 2, majorities=1)
 A_DEATH = CopyScope(2, 1, deaths=1, power=1)
 
 BROKEN_COPIES = (
@@ -185,5 +211,41 @@ BROKEN_COPIES = (
         "an incarnation believes the journal on its host",
         A_DEATH,
         replace(SHIPPED, asks_holders=False),
+    ),
+    BrokenCopies(
+        "J8",
+        "a holder that hears the writer agrees to give it up",
+        BY_MAJORITY,
+        replace(SHIPPED, listens=False),
+    ),
+    BrokenCopies(
+        "J8",
+        "half of the holders are enough",
+        BY_MAJORITY,
+        replace(SHIPPED, home=CountsHalf),
+    ),
+    BrokenCopies(
+        "J8",
+        "a minority counts itself only, after home has taken the others away",
+        CopyScope(1, 2, majorities=1, changes=1),
+        replace(SHIPPED, home=ForgetsWhomItHasRemoved),
+    ),
+    BrokenCopies(
+        "J8",
+        "what was said of one incarnation counts for the next one",
+        CopyScope(1, 2, give_ups=1, majorities=1),
+        replace(SHIPPED, asks_anew=False),
+    ),
+    BrokenCopies(
+        "J9",
+        "a majority gives up a host, and fences nothing",
+        BY_MAJORITY,
+        replace(SHIPPED, fences=False),
+    ),
+    BrokenCopies(
+        "J9",
+        "one fenced holder is enough for the next incarnation",
+        BY_MAJORITY,
+        replace(SHIPPED, home=GoesOnFromOne),
     ),
 )

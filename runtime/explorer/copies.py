@@ -3,7 +3,8 @@
 
 An instance writes `records`, in a part for each incarnation and `rolls` more; the snapshot that a
 part begins with is whole after `snapshot`. `holders` have copies, `spares` may get one. Home gives
-up the instance's host `give_ups` times: the incarnation lives on, in a partition, and all that it
+up the instance's host `give_ups` times by an operator's command, and `majorities` times because a
+majority of the holders do not hear the incarnation: it lives on, in a partition, and all that it
 sends comes at any time. Its process dies `deaths` times and goes on at its own host. `losses`
 holders are gone for good; `power` hosts lose any part of what they have written last; `cuts`
 connections break; `changes` holders are added or taken away; home dies `home_deaths` times.
@@ -11,7 +12,9 @@ connections break; `changes` holders are added or taken away; home dies `home_de
 Properties. Q1 what counts of an incarnation is known to all later ones that have been read. Q2 each
 complete copy that can be read, and each journal that an incarnation is read from, is whole and has
 all that has counted. Q3 the writer waits for all complete copies. Q4 in the end all that is written
-counts, and copies are complete, if there are hosts for it.
+counts, and copies are complete, if there are hosts for it. Q5 when an incarnation is given up by
+majority, more than half of the holders that it waits for do not hear it, and when the next one
+begins, more than half of them refuse it.
 """
 
 from __future__ import annotations
@@ -89,6 +92,8 @@ class CopiesModel:
             if state.local is not None and not state.local[1]:
                 return "Q4: the instance could go on on its host"
             readable = [h for h in home.complete if h in holders and holders[h].readable]
+            if home.given_up or state.local is None:
+                readable = [*home.sources(readable, holders)]
             return f"Q4: the instance could go on from {min(readable)}" if readable else ""
         if not holders:
             return ""

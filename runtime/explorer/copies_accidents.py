@@ -71,7 +71,7 @@ class CopyAccidents:
         """What it has recorded stays. Whether it has begun what it has recorded it does not know,
         so it begins another one."""
         draft.spend("home_deaths")
-        draft.fenced = frozenset()
+        draft.fenced = draft.agree = draft.wrong = frozenset()
         draft.orders, draft.news = [], []
         if draft.begun and not draft.home.given_up and draft.local is None:
             draft.home = draft.home.again()

@@ -30,6 +30,9 @@ class HomeMoves:
             yield CopyMove(f"home records incarnation {home.incarnation + 1}"), _record_late
         elif home.given_up:
             yield from self._fencing()
+            if home.by_majority and state.left.give_ups:
+                what = f"a user gives up the host of incarnation {home.incarnation}, too"
+                yield CopyMove(what, True), _give_up
         elif not state.begun:
             yield from self._beginning()
         elif state.local is not None:
@@ -38,11 +41,13 @@ class HomeMoves:
             if state.left.give_ups:
                 what = f"home gives up the host of incarnation {home.incarnation}"
                 yield CopyMove(what, True), _give_up
+            if state.left.majorities:
+                yield from self._asking()
             yield from self._choosing()
 
     def _fencing(self) -> Iterator[tuple[CopyMove, Change]]:
         following = self.home.incarnation + 1
-        candidates = self.home.complete if self.rules.reads_complete else self.home.holders
+        candidates = self.home.to_fence if self.rules.reads_complete else self.home.holders
         for host in sorted(candidates & self.holders.keys()):
             holder = self.holders[host]
             fences = self.rules.fences and holder.fenced < following
@@ -63,7 +68,22 @@ class HomeMoves:
 
     def _sources(self) -> frozenset[str]:
         fenced = self.state.fenced & self.holders.keys()
-        return self.home.sources(fenced) if self.rules.reads_complete else fenced
+        following = self.home.incarnation + self.home.given_up
+        refuse = [host for host, holder in self.holders.items() if holder.fenced >= following]
+        return self.home.sources(fenced, refuse) if self.rules.reads_complete else fenced
+
+    def _asking(self) -> Iterator[tuple[CopyMove, Change]]:
+        """Whether holders hear the writer."""
+        i, state = self.home.incarnation, self.state
+        for host in sorted(self.home.perhaps_waited & self.holders.keys() - state.agree):
+            what = f"{host} has not heard incarnation {i} for long, and says so"
+            yield CopyMove(what, True), partial(_agree, host=host)
+            if not self.rules.listens:
+                what = f"{host} hears incarnation {i}, and says that it does not"
+                yield CopyMove(what, True), partial(_agree, host=host, hears=True)
+        if self.home.is_majority(state.agree):
+            what = f"the host of incarnation {i} is given up by majority"
+            yield CopyMove(what, True), _give_up_by_majority
 
     def _beginning(self, number: int = 0) -> Iterator[tuple[CopyMove, Change]]:
         i = number or self.home.incarnation
@@ -101,6 +121,8 @@ class HomeMoves:
             raise Broken(f"Q1: there are two processes of incarnation {i}")
         if wrong := draft.has(parts, draft.counted):
             raise Broken(f"Q2: incarnation {i}: {wrong}")
+        if self.home.by_majority and not asked and draft.local is None:
+            _check_refusals(draft, i)
         if asked:
             draft.holders[asked] = draft.holders[asked].fence(i)
         home = draft.home.begins_next() if number else draft.home
@@ -108,6 +130,8 @@ class HomeMoves:
             i, parts, home.order, home.holders, home.complete
         )
         draft.read[i] = parts
+        draft.wrong = frozenset() if self.rules.asks_anew else draft.agree
+        draft.agree = draft.wrong
         if number:  # it is begun, and not recorded yet
             draft.begun = False
             return
@@ -151,7 +175,37 @@ def _record_late(draft: CopiesDraft) -> None:
 
 def _give_up(draft: CopiesDraft) -> None:
     draft.spend("give_ups")
-    draft.home, draft.local, draft.fenced = draft.home.giving_up(), None, frozenset()
+    draft.home = draft.home.giving_up(by_majority=False)
+    draft.local, draft.fenced = None, frozenset()
+
+
+def _agree(draft: CopiesDraft, host: str, hears: bool = False) -> None:
+    draft.agree |= {host}
+    draft.wrong |= {host} if hears else frozenset()
+
+
+def _give_up_by_majority(draft: CopiesDraft) -> None:
+    draft.spend("majorities")
+    home = draft.home
+    writer = draft.writers.get(home.incarnation)
+    silent = draft.agree - draft.wrong
+    if writer is not None and 2 * len(writer.waited & silent) <= len(writer.waited):
+        told = f"incarnation {home.incarnation} is given up, which half of its holders still hear"
+        raise Broken(f"Q5: {told}")
+    draft.home = home.giving_up(by_majority=True)
+    draft.local, draft.fenced = None, frozenset()
+
+
+def _check_refusals(draft: CopiesDraft, following: int) -> None:
+    """Of the incarnation before."""
+    before = max((i for i in draft.writers if i < following), default=0)
+    if not before:
+        return
+    waited = draft.writers[before].waited
+    refuse = [host for host in waited & draft.holders.keys() if draft.holders[host].fenced > before]
+    if 2 * len(refuse) <= len(waited):
+        told = f"incarnation {following} begins, and half of the holders still take {before}"
+        raise Broken(f"Q5: {told}")
 
 
 def _give_up_again(draft: CopiesDraft) -> None:

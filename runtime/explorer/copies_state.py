@@ -27,6 +27,7 @@ class CopyScope:
     cuts: int = 0
     changes: int = 0
     home_deaths: int = 0
+    majorities: int = 0
     snapshot: int = SNAPSHOT
 
     def __str__(self) -> str:
@@ -54,6 +55,10 @@ class CopyRules:
     """Behind a loss of power an incarnation compares its journal with a complete copy."""
     records_first: bool = True
     """Home records an incarnation before it begins one."""
+    listens: bool = True
+    """A holder that hears the writer does not agree to give it up."""
+    asks_anew: bool = True
+    """What holders have said of one incarnation does not count for the next one."""
 
 
 SHIPPED = CopyRules()
@@ -81,7 +86,8 @@ class CopiesState(NamedTuple):
     of which it has recorded that they are. `writers`: processes, also of lost incarnations.
     `local`: the journal of a process that is dead, on its host, and whether that has lost its
     power. `read`: from what each incarnation has begun. `born`: of each part, what the journal was
-    when it began. `left`: the budgets."""
+    when it began. `left`: the budgets. `agree`: the holders that have said that they have not heard
+    the incarnation for long; `wrong`: those of them that hear it all the same."""
 
     home: CopySet
     begun: bool
@@ -96,6 +102,8 @@ class CopiesState(NamedTuple):
     counted: Counted
     born: tuple[tuple[tuple[int, int], Parts], ...]
     left: CopyScope
+    agree: frozenset[str] = frozenset()
+    wrong: frozenset[str] = frozenset()
 
 
 class CopyMove(NamedTuple):
@@ -120,6 +128,7 @@ class CopiesDraft:
         self.orders, self.news = list(state.orders), list(state.news)
         self.local, self.read, self.counted = state.local, dict(state.read), state.counted
         self.left = state.left
+        self.agree, self.wrong = state.agree, state.wrong
 
     def state(self) -> CopiesState:
         return CopiesState(
@@ -136,6 +145,8 @@ class CopiesDraft:
             self.counted,
             tuple(sorted(self.born.items())),
             self.left,
+            self.agree,
+            self.wrong,
         )
 
     def spend(self, name: str) -> None:

@@ -285,6 +285,8 @@ COPIES_SMALL = (
     CopyScope(2, 1, 1, give_ups=1, losses=1),
     CopyScope(1, 1, 1, give_ups=1, changes=1),
     CopyScope(1, 1, 1, changes=3),
+    CopyScope(1, 2, majorities=1),
+    CopyScope(1, 2, majorities=1, losses=1),
 )
 COPIES_DEEP = (
     *COPIES_SMALL,
@@ -295,4 +297,9 @@ COPIES_DEEP = (
     CopyScope(2, 1, give_ups=1, cuts=1, home_deaths=1),
     CopyScope(1, 2, 1, give_ups=1, losses=1),
     CopyScope(2, 2, rolls=1, give_ups=1, snapshot=1),
+    CopyScope(1, 2, majorities=1, home_deaths=1),
+    CopyScope(1, 2, majorities=1, power=1),
+    CopyScope(1, 2, majorities=1, changes=1),
+    CopyScope(1, 2, majorities=1, deaths=1),
+    CopyScope(1, 2, give_ups=1, majorities=1),
 )

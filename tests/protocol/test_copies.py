@@ -142,12 +142,12 @@ def test_home_believes_in_a_copy_only_since_it_was_added_last() -> None:
     copies = CopySet.begun(["a", "b"])
     added = copies.without_holder("b").with_holder("b")
     assert added.complete == {"a"}
-    assert added.completed(1, added.order - 1, "b") == added
+    assert added.completed(1, added.order - 1, "b").complete == {"a"}
     assert added.completed(2, added.order, "b") == added
-    assert added.completed(1, added.order, "c") == added
+    assert added.completed(1, added.order, "c").complete == {"a"}
     assert added.completed(1, added.order, "b").complete == {"a", "b"}
     told = added.again()
-    assert told.completed(1, added.order, "b") == told
+    assert told.completed(1, added.order, "b").complete == {"a"}
     with pytest.raises(CopyError):
         added.without_holder("a")
 
@@ -158,13 +158,51 @@ def test_the_next_incarnation_is_read_from_a_fenced_holder_with_a_complete_copy(
     assert copies.completed(1, copies.order, "z") == copies
     assert copies.sources(["z"]) == frozenset()
     assert copies.sources(["z", "a"]) == {"a"}
-    assert copies.sources(["z", "a"], majority=True) == frozenset()
-    assert copies.sources(["b", "a"], majority=True) == {"a", "b"}
     following = copies.begins_next(["y"])
     assert (following.incarnation, following.given_up) == (2, False)
     assert following.holders == {"a", "b", "c", "y", "z"}
     assert following.complete == {"a", "b", "c"}
     assert following.order > copies.order
+
+
+def test_a_majority_is_more_than_half_of_all_that_the_writer_may_wait_for() -> None:
+    """J8."""
+    three = CopySet.begun(["a", "b", "c"])
+    assert three.is_majority(["a", "b"])
+    assert not three.is_majority(["a", "y", "z"])
+    assert not CopySet.begun(["a", "b"]).is_majority(["a"])
+    assert not CopySet.begun(["a"]).is_majority(["a"])
+    fewer = three.without_holder("c")
+    assert fewer.complete == fewer.holders == {"a", "b"}
+    assert fewer.is_majority(["a", "b"])
+    added = fewer.with_holder("z")
+    assert not added.is_majority(["a", "b"])  # W may be all four
+    assert added.is_majority(["a", "b", "z"])
+
+
+def test_who_was_taken_away_counts_until_the_writer_has_heard_of_it() -> None:
+    """J8: home cannot make itself a majority."""
+    alone = CopySet.begun(["a", "b", "c"]).struck("c").with_holder("z").without_holder("b")
+    assert alone.perhaps_waited == {"a", "b", "c", "z"}
+    assert not alone.is_majority(["a", "z"])
+    heard = alone.completed(1, 2, "a")
+    assert heard.perhaps_waited == {"a", "b", "z"}
+    assert heard.completed(2, 9, "a") == heard
+    both = heard.completed(1, alone.order, "z")
+    assert both.perhaps_waited == both.complete == {"a", "z"}
+    assert both.is_majority(["a", "z"])
+    assert alone.begins_next().perhaps_waited == {"a", "z"}
+
+
+def test_behind_a_majority_the_next_incarnation_waits_for_one_that_refuses() -> None:
+    """J9."""
+    copies = CopySet.begun(["a", "b", "c"]).giving_up(by_majority=True)
+    assert copies.to_fence == {"a", "b", "c"}
+    assert copies.sources(["a"]) == frozenset()
+    assert copies.sources(["a"], ["b"]) == {"a"}
+    assert copies.sources([], ["a", "b"]) == frozenset()
+    assert copies.begins_next().giving_up().by_majority
+    assert copies.giving_up(by_majority=False).sources(["a"]) == {"a"}
 
 
 def test_a_journal_contains_what_is_a_beginning_of_it() -> None:

@@ -200,9 +200,9 @@ class CopyDesk:
     def completed(self, member: Member, told: CopyComplete) -> None:
         copies = member.copies
         if copies is not None:
-            after = copies.completed(member.incarnation, told.order, told.host)
-            if after != copies:
-                self._note(member, after)
+            member.copies = copies.completed(member.incarnation, told.order, told.host)
+            if member.copies.complete != copies.complete:
+                self._note(member, member.copies)
                 self._mend(member)
 
     def _mend(self, member: Member) -> None:
@@ -258,14 +258,7 @@ class CopyDesk:
         for member in self._roster.living():
             copies = member.copies
             if copies is not None and host in copies.holders | copies.complete:
-                after = replace(
-                    copies,
-                    order=copies.order + 1,
-                    holders=copies.holders - {host},
-                    complete=copies.complete - {host},
-                    added=tuple(each for each in copies.added if each[0] != host),
-                )
-                self._order(member, after)
+                self._order(member, copies.struck(host))
 
     def see_off(self, member: Member) -> None:
         """It has ended: nothing reads its journal any more."""

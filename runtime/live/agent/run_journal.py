@@ -65,6 +65,8 @@ class CopiesKnown(RunRecord, frozen=True, kw_only=True, tag="copies"):
     complete: list[str]
     added: list[tuple[str, int]]
     given_up: bool = False
+    removed: list[tuple[str, int]] = []
+    by_majority: bool = False
 
     @property
     def copies(self) -> CopySet:
@@ -75,6 +77,8 @@ class CopiesKnown(RunRecord, frozen=True, kw_only=True, tag="copies"):
             frozenset(self.complete),
             tuple(self.added),
             self.given_up,
+            tuple(self.removed),
+            self.by_majority,
         )
 
 
@@ -87,6 +91,8 @@ def copied(instance: InstanceId, copies: CopySet) -> CopiesKnown:
         complete=sorted(copies.complete),
         added=[*copies.added],
         given_up=copies.given_up,
+        removed=[*copies.removed],
+        by_majority=copies.by_majority,
     )
 
 

@@ -119,12 +119,13 @@ class Outbox:
         places = None if isinstance(block.places, int) else block.places
         # What befalls marks shows which tuples are left; the others have no key.
         numbers = [*map(float, range(len(tuples)))]
-        found = with_keys(self._receiver.operator, self._edge.key, self._group_of, tuples, numbers)
+        look_up = self._group_of.__getitem__
+        found = with_keys(self._receiver.operator, self._edge.key, look_up, tuples, numbers)
         if found.dead:
             self._bury(found.dead)
         at: dict[int, list[int]] = {}
         buckets = self._buckets
-        for n, group in enumerate(found.groups):
+        for n, group in enumerate(found.looked_up):
             at.setdefault(bucket_of(group, buckets), []).append(n)
         dealt = {}
         for bucket, mine in at.items():

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from anabranch.runtime.keyed.groups import GroupCache, plain_key, plain_keys
+from anabranch.runtime.keyed.groups import plain_key, plain_keys
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.stages import call_each
 from anabranch.runtime.values.foreign import describe
 
 T = TypeVar("T")
+G = TypeVar("G")
 
 
-class WithKeys(NamedTuple):
-    """Tuples, their keys and the groups of these, side by side; and those without a key."""
+class WithKeys(NamedTuple, Generic[G]):
+    """Tuples, their keys and what was looked up for these, side by side; and those without a
+    key."""
 
     tuples: list[Any]
     keys: list[Any]
-    groups: list[int]
+    looked_up: list[G]
     marks: list[float]
     dead: list[DeadLetter]
 
@@ -27,12 +29,13 @@ class WithKeys(NamedTuple):
 def with_keys(
     operator: str,
     key: Callable[[Any], Any],
-    group_of: GroupCache,
+    look_up: Callable[[Any], G],
     tuples: list[Any],
     marks: list[float],
-) -> WithKeys:
-    """Ask for the key of each tuple, once. `operator`: that the keys are for. `marks`: of the
-    tuples, or none."""
+) -> WithKeys[G]:
+    """Ask for the key of each tuple, once. `operator`: that the keys are for. `look_up`: what is
+    wanted by plain key, such as its group; raises for what is no key. `marks`: of the tuples, or
+    none."""
     dead: list[DeadLetter] = []
     with NoLoop():
         keys, failed = call_each(key, tuples)
@@ -41,11 +44,11 @@ def with_keys(
         keys, failed = _plain(keys)
         if failed:
             tuples, marks = _sound(operator, tuples, failed, dead), _left(marks, failed)
-        groups, failed = call_each(group_of.__getitem__, keys)
+        looked_up, failed = call_each(look_up, keys)
         if failed:
             keys = _left(keys, failed)
             tuples, marks = _sound(operator, tuples, failed, dead), _left(marks, failed)
-    return WithKeys(tuples, keys, groups, marks, dead)
+    return WithKeys(tuples, keys, looked_up, marks, dead)
 
 
 def _plain(keys: list[Any]) -> tuple[list[Any], dict[int, BaseException]]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
-from anabranch.runtime.keyed.groups import GroupCache
+from anabranch.runtime.keyed.groups import CACHED_MAX, group_of
 from anabranch.runtime.keyed.keys import with_keys
 from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs, decode_keyed
 from anabranch.runtime.live.channel.channel import Channel
@@ -22,6 +22,32 @@ from anabranch.runtime.live.instance.branch import Branch, Epoch, HeldLine, Segm
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.processing.payload import Encoder
 from anabranch.runtime.values.line import Line
+
+Adders: TypeAlias = tuple[
+    Callable[[Any], object], Callable[[Any], object], Callable[[float], object]
+]
+"""They add a key, a tuple and a mark to a queue."""
+
+
+class AdderCache(dict[Any, Adders]):
+    """Those of the queue of a key's owner; worked out when asked for the first time."""
+
+    def __init__(self, groups: int) -> None:
+        super().__init__()
+        self._groups = groups
+        self._by_group: list[Adders] = []
+
+    def change(self, queues: Iterable[OwnerQueue]) -> None:
+        """`queues`: by group."""
+        self._by_group = [queue.adders for queue in queues]
+        self.clear()
+
+    def __missing__(self, key: Any) -> Adders:
+        adders = self._by_group[group_of(key, self._groups)]
+        if len(self) >= CACHED_MAX:
+            self.clear()
+        self[key] = adders
+        return adders
 
 
 class OwnerQueue(HeldLine):
@@ -31,7 +57,7 @@ class OwnerQueue(HeldLine):
     def __init__(self, over: list[int], *, marked: bool = False) -> None:
         super().__init__(over, marked=marked)
         self.keys: Line[Any] = Line()
-        self.adders = self.keys.append, self.tuples.append
+        self.adders: Adders = self.keys.append, self.tuples.append, self.marks.append
         self.channel: Channel | None = None
         self.noted = 0
         """How many of the tuples are in `segments`."""
@@ -71,10 +97,11 @@ class KeyedBranch(Branch):
     ) -> None:
         super().__init__(operator, limits, marked=marked)
         self._key = key
-        self._group_of = GroupCache(groups)
+        self._groups = groups
         self._queues: dict[InstanceId, OwnerQueue] = {}
         self._by_group: list[OwnerQueue] = [OwnerQueue(self.over, marked=self.marked)] * groups
-        self._adders = [queue.adders for queue in self._by_group]
+        self._adders_of = AdderCache(groups)
+        self._adders_of.change(self._by_group)
         self._sole: OwnerQueue | None = None
         """The queue of all groups, if there is one."""
         self._routes: Routes = ()
@@ -102,18 +129,18 @@ class KeyedBranch(Branch):
     ) -> list[DeadLetter]:
         if not self._held:
             self._mixed = False
-        tuples, keys, groups, marks, dead = with_keys(
-            self.operator, self._key, self._group_of, tuples, self._marks_of(tuples, marks)
+        look_up, marks = self._adders_of.__getitem__, self._marks_of(tuples, marks)
+        tuples, keys, adders, marks, dead = with_keys(
+            self.operator, self._key, look_up, tuples, marks
         )
         if self._sole is not None:
             self._sole.keys.extend(keys)
             self._sole.tuples.extend(tuples)
             self._sole.marks.extend(marks)
         else:
-            for mark, group in zip(marks, groups, strict=False):  # of all, or there are none
-                self._by_group[group].marks.append(mark)
-            adders = map(self._adders.__getitem__, groups)
-            for key, one, (add_key, add_tuple) in zip(keys, tuples, adders, strict=True):
+            for mark, (_, _, add_mark) in zip(marks, adders, strict=False):  # of all, or of none
+                add_mark(mark)
+            for key, one, (add_key, add_tuple, _) in zip(keys, tuples, adders, strict=True):
                 add_key(key)
                 add_tuple(one)
         self._held += len(tuples)
@@ -142,7 +169,7 @@ class KeyedBranch(Branch):
         }
         for route in routes:
             self._by_group[route.group] = self._queues[route.owner]
-        self._adders = [queue.adders for queue in self._by_group]
+        self._adders_of.change(self._by_group)
         first = self._by_group[0]
         self._sole = first if all(queue is first for queue in self._by_group) else None
         for queue in old.values():
@@ -150,8 +177,8 @@ class KeyedBranch(Branch):
 
     def _sort_out(self, queue: OwnerQueue) -> None:
         """Move what is held of other owners' groups to them, keeping its epoch."""
-        group_of, by_group = self._group_of, self._by_group
-        groups = [group_of[key] for key in queue.keys.part()]
+        by_group = self._by_group
+        groups = [group_of(key, self._groups) for key in queue.keys.part()]
         if all(by_group[g] is queue for g in groups):
             return
         keys, tuples, marks, segments = queue.empty()

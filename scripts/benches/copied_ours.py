@@ -3,7 +3,7 @@ benches.copied_ours FILE [copied]`.
 
 `copied`: in another process, as those of another host, over loopback; nothing leaves an instance
 before that has it. Prints {"results", "seconds", "cpu_s", "balanced", "copied"}, where `copied` is
-how many bytes the other process has.
+how many bytes the other process has; what it has used is in `cpu_s`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ ORDER, HOST = 1, "other"
 
 
 def keep(ours: Connection) -> None:
-    """Sends its address, gets the token of the run with the first instance, sends what it has."""
+    """Sends its address, gets the token of the run with the first instance, sends what it has, and
+    how much processor time it has used meanwhile."""
 
     folder = Path("copies").absolute()
 
@@ -41,8 +42,9 @@ def keep(ours: Connection) -> None:
         keeper = CopyKeeper(folder, b"", boot="1")
         ours.send(await keeper.serve("tcp:127.0.0.1:0"))
         keeper.token = await asyncio.to_thread(token_of_run)
+        began_cpu_s = time.process_time()
         await asyncio.to_thread(ours.recv)
-        ours.send(keeper.status()["bytes"])
+        ours.send((keeper.status()["bytes"], time.process_time() - began_cpu_s))
 
     uvloop.run(kept())
 
@@ -98,7 +100,8 @@ def main(file: str, where: str = "") -> None:
         with_copies(ours.recv())
         figures |= measured(file)
         ours.send(None)
-        figures["copied"] = ours.recv()
+        figures["copied"], keeper_cpu_s = ours.recv()
+        figures["cpu_s"] += keeper_cpu_s
         process.join()
     else:
         figures |= measured(file)

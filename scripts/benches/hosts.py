@@ -89,6 +89,7 @@ def compare_copies(settings: Settings, result: Result) -> None:
     """The same lines, with `durable="process"` and with copies in another process."""
     path, ways = settings.folder / "lines.txt", {ALONE: [], COPIED: ["copied"]}
     took: dict[str, list[float]] = {way: [] for way in ways}
+    used: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(settings.runs_or(RUNS)):
         folder = settings.folder / f"copies-{number}"
         folder.mkdir()
@@ -96,10 +97,13 @@ def compare_copies(settings: Settings, result: Result) -> None:
             figures = compete("copied_ours", path, *ways[way], folder=folder)
             check(way, figures, settings.lines, result)
             took[way].append(figures["seconds"])
+            used[way].append(1e6 * figures["cpu_s"] / settings.lines)
             settings.say(f"hosts: round {number + 1}, {way}: {figures['seconds']:.2f} s")
     for way, seconds in took.items():
         result.add(way, "lines/s", rates(seconds, settings.lines))
     result.at_least(f"{COPIED}/{ALONE}", ratios(took[ALONE], took[COPIED]), COPIED_SHARE_MIN)
+    for way, microseconds in used.items():
+        result.add(f"{way}: processor time", "us/line", microseconds)
 
 
 def identity(folder: Path) -> Path:

@@ -144,6 +144,8 @@ def test_an_agent_at_rest_is_measured() -> None:
         "journals without copies",
         "journals with a copy elsewhere",
         "journals with a copy elsewhere/journals without copies",
+        "journals without copies: processor time",
+        "journals with a copy elsewhere: processor time",
     }
     assert figures["private memory"][0] <= figures["resident memory"][0]
 

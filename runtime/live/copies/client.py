@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,7 +49,8 @@ class JournalCopies:
     names the life of this host, as that of a `CopyKeeper` does; empty: that is not known. An
     address may be empty: there is no keeper for now.
 
-    A `Journal` is given it, and sends it what it writes."""
+    A `Journal` is given it, and sends it what it writes. Connections have the transport of the
+    context in which it was made, also if an order of home comes in another one."""
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class JournalCopies:
         self._addresses = dict(holders)
         self._writer = CopyWriter.begun(incarnation, (), order, holders, complete)
         self._links: dict[str, CopyLink] = {}
+        self._context = contextvars.copy_context()
         self._path = Path()
         self._drop: Callable[[int], None] | None = None
         """None until the journal is written."""
@@ -157,10 +160,10 @@ class JournalCopies:
         self._path, self._drop = journal, drop
         self._link()
 
-    def wrote(self, number: int, size: int) -> None:
+    def wrote(self, number: int, size: int, pieces: Sequence[bytes]) -> None:
         self._writer = self._writer.wrote(number, size)
         for link in self._links.values():
-            link.push()
+            link.push(pieces)
 
     def drew(self) -> None:
         self._change(self._writer.drew())
@@ -196,7 +199,7 @@ class JournalCopies:
                 del self._links[host]
         for host, address in self._addresses.items():
             if address and host not in self._links:
-                self._links[host] = CopyLink(self, host, address)
+                self._links[host] = self._context.copy().run(CopyLink, self, host, address)
 
     # -- for connections -----------------------------------------------------------------------
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from anabranch.protocol.copies import CopyError, FencedError, Part, Parts, Position
+from anabranch.protocol.copies import CopyError, FencedError, Part, Parts, Position, end_of
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.copies import messages
 from anabranch.runtime.live.copies.stream import KeeperStream, dialled
@@ -50,9 +51,11 @@ class CopyLink:
         self._file_of = (0, 0)
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"copy on {host}")
 
-    def push(self) -> None:
-        """Send what there is, as much as goes."""
+    def push(self, written: Sequence[bytes] = ()) -> None:
+        """Send what there is, as much as goes. `written`: the end of it, in pieces; it is read from
+        the disk only if more than that is to be sent."""
         stream = self._stream
+        end, size = end_of(self._copies.parts), sum(map(len, written))
         try:
             while (
                 stream is not None
@@ -61,9 +64,10 @@ class CopyLink:
                 and (following := self._following()) is not None
             ):
                 part, at = following
-                data = self._read(part, at)
-                stream.write(messages.APPEND, part.number, part.author, at, data)
-                self._sent = Position(part.number, at + len(data))
+                is_here = 0 < size <= messages.CHUNK_BYTES and end == (part.number, at + size)
+                pieces = written if is_here else [self._read(part, at)]
+                stream.write_pieces(messages.append_frame(part, at, pieces))
+                self._sent = Position(part.number, at + sum(map(len, pieces)))
         except OSError as error:
             assert stream is not None
             stream.close(error)

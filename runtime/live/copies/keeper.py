@@ -32,8 +32,8 @@ class CopyKeeper:
     def __init__(self, folder: Path, token: bytes, *, boot: str) -> None:
         self.token = token
         self.refused: Counter[str] = Counter()
-        self.waits = ""
-        """Why the disk takes nothing; empty if it does."""
+        self._waits: dict[str, str] = {}
+        """Copies of which the disk has taken nothing the last time, and why."""
         self._folder = folder
         self._boot = boot
         self._copies: dict[str, StoredCopy] = {}
@@ -51,6 +51,7 @@ class CopyKeeper:
     def forget(self, operator: str, number: int) -> None:
         """Remove the copy of an instance that has ended, or whose copy is elsewhere now."""
         name = f"{operator}.{number}"
+        self._waits.pop(name, None)
         if (writer := self._writers.pop(name, None)) is not None:
             writer.close()
         self._copy(name).remove()
@@ -64,7 +65,7 @@ class CopyKeeper:
             "copies": sum(bool(copy.holder.parts) for copy in there),
             "bytes": sum(copy.size for copy in there),
             "refused": dict(self.refused),
-            "waits": self.waits,
+            "waits": next(iter(self._waits.values()), ""),
         }
 
     def close(self) -> None:
@@ -110,9 +111,13 @@ class CopyKeeper:
 
     def failed(self, instance: InstanceId, error: OSError) -> None:
         """The disk has refused. What is there is looked at again when the writer is back."""
-        self.waits = f"{error.strerror or error}: {str(self._folder)!r}"
+        self._waits[str(instance)] = f"{error.strerror or error}: {str(self._folder)!r}"
         if (copy := self._copies.pop(str(instance), None)) is not None:
             copy.close()
+
+    def succeeded(self, instance: InstanceId) -> None:
+        """The disk has what was said of this copy."""
+        self._waits.pop(str(instance), None)
 
     def refuse(self, kind: str, reason: str) -> None:
         if kind in self.refused or len(self.refused) < REASONS_MAX:

@@ -27,6 +27,7 @@ import hmac
 import itertools
 import re
 import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -52,7 +53,7 @@ VERSION = 1
     REFUSED,
 ) = range(14)
 
-CHUNK_BYTES = 256 * 2**10
+CHUNK_BYTES = 2**20
 """Of a journal in one frame, at most."""
 FRAME_BYTES_MAX = CHUNK_BYTES + 64 * 2**10
 HANDSHAKE_BYTES_MAX = 4 * 2**10
@@ -68,6 +69,8 @@ wrong."""
 _OPERATOR = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 _NUMBER_MAX = 2**62
 _LENGTH = struct.Struct(">I")
+_BYTES_HEAD = struct.Struct(">BI")
+_BIN32 = 0xC6
 
 
 class Refusal(NamedTuple):
@@ -78,6 +81,14 @@ class Refusal(NamedTuple):
 def frame(*fields: Any) -> bytes:
     body: bytes = msgpack.packb(fields)
     return _LENGTH.pack(len(body)) + body
+
+
+def append_frame(part: Part, at: int, pieces: Sequence[bytes]) -> list[bytes]:
+    """APPEND, whose bytes are these pieces, so that they need not be copied together."""
+    size = sum(map(len, pieces))
+    head = msgpack.packb((APPEND, part.number, part.author, at, None))[:-1]
+    head += _BYTES_HEAD.pack(_BIN32, size)
+    return [_LENGTH.pack(len(head) + size) + head, *pieces]
 
 
 def refused(kind: str, reason: str) -> bytes:

@@ -90,9 +90,8 @@ class StoredCopy:
         """`part`: with its size when that is written."""
         after = self.holder.appended(incarnation, part, at)
         held = {p.number: p.size for p in self.holder.parts}.get(part.number, 0)
-        new = memoryview(data)[held - at :]
-        if new:
-            self._file_of(part).append(bytes(new))
+        if new := data[held - at :]:
+            self._file_of(part).append(new)
         self._become(after)
 
     def drop(self, incarnation: int, before: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from anabranch.protocol.copies import CopyError, FencedError
@@ -50,8 +50,12 @@ class KeeperStream(asyncio.Protocol):
         self._expect: Callable[[list[Any]], None] = self._take_challenge
 
     def write(self, *fields: Any) -> None:
+        self.write_pieces([messages.frame(*fields)])
+
+    def write_pieces(self, pieces: Sequence[bytes]) -> None:
+        """A frame."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(messages.frame(*fields))
+            self._transport.writelines(pieces)
 
     def close(self, error: Exception | None = None) -> None:
         if self._transport is not None:

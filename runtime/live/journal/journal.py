@@ -30,7 +30,7 @@ import os
 import pickle
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -93,8 +93,8 @@ class Followed(Protocol):
     def begin(self, journal: Path, drop: Callable[[int], None]) -> None:
         """It is written from now on. `drop`: removes the segments before one."""
 
-    def wrote(self, number: int, size: int) -> None:
-        """So many bytes of this segment are written."""
+    def wrote(self, number: int, size: int, pieces: Sequence[bytes]) -> None:
+        """So many bytes of this segment are written, these pieces last."""
 
     def drew(self) -> None:
         """The snapshot that the last segment begins with is whole: those before are not needed any
@@ -204,10 +204,11 @@ class Journal:
         for piece in pieces:
             crc = zlib.crc32(piece, crc)
         assert self._file is not None
+        written = (lengths, _CHECK.pack(crc), entries, *pieces)
         try:
             self._cut(self._file)
             self._is_torn = True
-            self._file.append(lengths, _CHECK.pack(crc), entries, *pieces)
+            self._file.append(*written)
             if not self.power:
                 self._extent.note(self._number, self.size + _HEAD_BYTES + length)
             self._is_torn = False
@@ -219,7 +220,7 @@ class Journal:
             ) from error
         self.size += _HEAD_BYTES + length
         if self.copies is not None:
-            self.copies.wrote(self._number, self.size)
+            self.copies.wrote(self._number, self.size, written)
         if not self._file.status().st_nlink:
             raise JournalError(
                 f"the journal {str(self.path)!r} was removed while the run writes it, so a death "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import functools
 import gc
 import logging
@@ -37,7 +36,6 @@ from anabranch.runtime.live.link.link import Link
 from anabranch.runtime.live.link.messages import (
     Assign,
     CopyComplete,
-    CopyHolders,
     Decide,
     Delayed,
     Failed,
@@ -285,13 +283,7 @@ async def _copies(
         completed=lambda order, host: agent_client.send(CopyComplete(order=order, host=host)),
         note=note,
     )
-    secured = contextvars.copy_context()
-
-    def set_holders(told: CopyHolders) -> None:
-        """Connections are made with this transport, and not with that of the link to the agent."""
-        secured.copy().run(copies.set_holders, told.order, dict(told.holders))
-
-    agent_client.on_holders = set_holders
+    agent_client.on_holders = lambda told: copies.set_holders(told.order, dict(told.holders))
     if task.fetch:
         work = copies.fetch(journal, task.fetch)
     else:

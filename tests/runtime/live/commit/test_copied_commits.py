@@ -4,7 +4,7 @@ segments stay as long as a copy may need them (J6)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,7 @@ class SlowCopies:
     def begin(self, journal: Path, drop: Callable[[int], None]) -> None:
         self.drop = drop
 
-    def wrote(self, number: int, size: int) -> None:
+    def wrote(self, number: int, size: int, pieces: Sequence[bytes]) -> None:
         self.written.append((number, size))
         self.have.clear()
 

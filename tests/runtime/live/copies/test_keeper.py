@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -13,12 +14,17 @@ import pytest
 
 from anabranch.protocol.copies import CopyError, FencedError, Part, Position
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.runtime.hosts.roles import AGENT
+from anabranch.runtime.live.channel.secured import SecuredTransport
 from anabranch.runtime.live.copies import kept_stream, messages
 from anabranch.runtime.live.copies.asking import fence, fetch, forget
 from anabranch.runtime.live.copies.client import JournalCopies, parts_of
+from anabranch.runtime.live.copies.copy_link import CopyLink
 from anabranch.runtime.live.copies.keeper import CopyKeeper
 from anabranch.runtime.live.copies.stream import Answers, KeeperStream, KeeperWaits, dialled
 from anabranch.runtime.live.journal.journal import DRAWN, Journal, Record, read_journal, segments
+from anabranch.runtime.ports.sockets import SOCKETS, take
+from tests.runtime.certificates import Certificates
 from tests.runtime.processes import PATIENCE_S, eventually
 
 ME = InstanceId(OperatorName("total"), 3)
@@ -65,7 +71,8 @@ async def test_a_journal_is_copied_fenced_and_fetched_whole(
     )  # fmt: skip
     await copies.prepare(path)
     journal = Journal(path, copies=copies)
-    pieces = [bytes([n]) * 300_000 for n in range(5)]
+    sizes = (10, messages.CHUNK_BYTES // 2, messages.CHUNK_BYTES, 5 * messages.CHUNK_BYTES // 2, 7)
+    pieces = [bytes([n]) * size for n, size in enumerate(sizes)]
     for piece in pieces:
         journal.append(Record([("part", "core", 1)], [piece]))
     await asyncio.wait_for(journal.synced(), PATIENCE_S)
@@ -83,6 +90,37 @@ async def test_a_journal_is_copied_fenced_and_fetched_whole(
         await fence(keeping.address, TOKEN, ME, 1)
     with pytest.raises(FencedError):
         await fetch(keeping.address, TOKEN, ME, 1, there)
+    copies.close()
+    journal.close()
+
+
+async def test_what_the_copy_has_all_before_is_sent_as_it_is_written_and_not_read_again(
+    keeping: Keeping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.journal"
+    copies = JournalCopies(
+        ME, 1, TOKEN, order=1, holders={"b": keeping.address}, complete=["b"],
+        completed=lambda *_: None,
+    )  # fmt: skip
+    await copies.prepare(path)
+    journal = Journal(path, copies=copies)
+    journal.append(Record([("part", "core", 1)], [b"before there is a connection"]))
+    await asyncio.wait_for(journal.synced(), PATIENCE_S)
+
+    def refuses(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(CopyLink, "_read", refuses)
+    for n in range(3):
+        journal.append(Record([("part", "core", n)], [b"a", b"b" * n]))
+        await asyncio.wait_for(journal.synced(), PATIENCE_S)
+    journal.begin_segment()
+    journal.append(Record([("snapshot",), DRAWN], [b"c"]))
+    await asyncio.wait_for(journal.synced(), PATIENCE_S)
+    monkeypatch.undo()
+    there = tmp_path / "there" / "a.journal"
+    await fetch(keeping.address, TOKEN, ME, 2, there)
+    assert [*read_journal(there)] == [*read_journal(path)]
     copies.close()
     journal.close()
 
@@ -136,6 +174,32 @@ async def test_a_holder_that_comes_later_gets_everything_and_home_hears_of_it(
     assert not (keeping.folder / "copies" / "total.3").exists()
     copies.close()
     journal.close()
+
+
+async def test_a_holder_that_comes_later_is_reached_with_the_certificate_of_the_instance(
+    tmp_path: Path,
+) -> None:
+    """The order of home comes over the link to the agent, whose context has no certificate."""
+    without, certificates = contextvars.copy_context(), Certificates(tmp_path / "tls")
+    there, here = (certificates.issue(n, AGENT, addresses=("127.0.0.1",)) for n in ("b", "a"))
+    take(SecuredTransport(SOCKETS, there))
+    keeper = CopyKeeper(tmp_path / "copies", TOKEN, boot="1")
+    address = await keeper.serve("tcp:127.0.0.1:0")
+    take(SecuredTransport(SOCKETS, here))
+    path, news = tmp_path / "a.journal", list[tuple[int, str]]()
+    copies = JournalCopies(
+        ME, 1, TOKEN, order=1, holders={}, complete=[], completed=lambda *told: news.append(told)
+    )
+    await copies.prepare(path)
+    journal = Journal(path, copies=copies)
+    journal.append(Record([("part", "core", 1)], [b"x"]))
+    without.run(copies.set_holders, 2, {"b": address})
+    await asyncio.wait_for(journal.synced(), PATIENCE_S)
+    assert news == [(2, "b")]
+    copies.close()
+    journal.close()
+    keeper.close()
+    await asyncio.sleep(0)
 
 
 async def test_of_two_connections_of_a_writer_only_the_newer_one_is_read(keeping: Keeping) -> None:
@@ -318,6 +382,13 @@ async def test_a_disk_that_refuses_is_told_to_the_writer(
     with pytest.raises(KeeperWaits, match="No space"):
         raise await asyncio.wait_for(stream.lost, PATIENCE_S)
     assert "No space" in str(keeping.keeper.status()["waits"])
+    other = InstanceId(OperatorName("other"), 0)
+    fine = await dialled(keeping.address, TOKEN, other, (answers := Answers()).heard)
+    answers.stream = fine
+    fine.write(messages.OPEN, 1, [])
+    assert await answers.following() == [messages.HAVE, 0, 0]
+    fine.close()
+    assert "No space" in str(keeping.keeper.status()["waits"])
     again, answers = await keeping.writer()
     again.write(messages.OPEN, 1, [])
     await answers.following()
@@ -326,6 +397,14 @@ async def test_a_disk_that_refuses_is_told_to_the_writer(
     assert keeping.keeper.status()["waits"] == ""
     assert keeping.keeper.status()["bytes"] == 3
     again.close()
+
+
+async def test_a_copy_that_is_there_no_more_waits_for_no_disk(keeping: Keeping) -> None:
+    """Its instance has ended before the disk had room again."""
+    keeping.keeper.failed(ME, OSError(28, "No space left on device"))
+    assert "No space" in str(keeping.keeper.status()["waits"])
+    await forget(keeping.address, TOKEN, ME)
+    assert keeping.keeper.status()["waits"] == ""
 
 
 def test_positions_and_parts_travel_as_they_are() -> None:

@@ -42,10 +42,16 @@ def failure_of(run: Run) -> RunFailed:
 
 
 def until(condition: Callable[[], object]) -> None:
+    """Return once it holds. What takes long to find out is asked for less often, or the questions
+    would take the processor from what is waited for."""
     deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
+    while True:
+        began_s = time.monotonic()
+        if condition():
+            return
+        now_s = time.monotonic()
+        assert now_s < deadline, "waited in vain"
+        time.sleep(min(max(0.01, 4 * (now_s - began_s)), 0.25))
 
 
 def pause(seconds: float) -> None:

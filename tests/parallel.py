@@ -9,10 +9,12 @@ from xdist.scheduler import LoadScopeScheduling
 
 ONE_SPARK = ("tests/spark_engine/", "tests/spark_bridge/")
 """Each of these folders has one Spark, which is a Java machine, for all its tests."""
-LONG = (*ONE_SPARK, "tests/scripts/test_chaos.py", "tests/runtime/world/test_swarm.py")
+LONG = (*ONE_SPARK, "tests/scripts/test_chaos.py")
 """They begin first, in this order, so that at the end no process waits for the last one."""
-SPLIT = "test_worlds_are_valid_and_most_prove_something"
-"""So long that its parameters are spread over the processes."""
+LAST = ("tests/runtime/keyed/", "tests/runtime/explorer/", "tests/runtime/world/")
+"""They fork little and leave much in memory, which each run after them would fork, too."""
+SWARM = "tests/runtime/world/test_swarm.py"
+"""So long that its tests are spread over the processes, each by itself: short work for the end."""
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]
@@ -22,8 +24,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         for folder in ONE_SPARK:
             if nodeid.startswith(folder):
                 return folder
-        file, _, test = nodeid.partition("::")
-        return nodeid if test.startswith(SPLIT) else file
+        return nodeid if nodeid.startswith(SWARM) else nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -34,8 +35,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        items.sort(key=_turn)
+        items.sort(key=lambda item: _turn(item.nodeid))
 
 
-def _turn(item: pytest.Item) -> int:
-    return next((n for n, one in enumerate(LONG) if item.nodeid.startswith(one)), len(LONG))
+def _turn(nodeid: str) -> int:
+    turns = (*LONG, None, *LAST, SWARM)
+    named = [n for n, begin in enumerate(turns) if begin and nodeid.startswith(begin)]
+    return named[-1] if named else turns.index(None)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BIN_S = 10.0
-SHOWN = ("joint", "R", "P", "nobody in charge")
+SHOWN = ("joint", "R", "P", "no controller")
 
 
 def draw_figures(found: Evaluation, folder: Path) -> list[Path]:

@@ -46,7 +46,7 @@ def lombardi2018(
     """Operators and hosts scaled apart, from profiles and forecasts: Table 1, Figures 6 to 13.
 
     A fluid model, without protocol: tweets in steps of a tenth of a second on hosts of four cores.
-    Beside the published controller and its baseline, the same rules with nobody in charge. The
+    Beside the published controller and its baseline, the same rules without a controller. The
     whole run takes six minutes of processor time, --quick two.
     """
     from anabranch.lombardi_pictures import draw_figures

@@ -1,4 +1,4 @@
-"""Nobody in charge: operators size themselves by announced rates, hosts keep themselves in bounds.
+"""Without a controller: operators size themselves by announced rates, hosts keep their own bounds.
 
 Siblings have the same profile and the same expectation, so they agree on how many they should be;
 newcomers ask the agents, by rising id, for room. Then hosts decide, the last one first.

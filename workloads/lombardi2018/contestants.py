@@ -1,4 +1,4 @@
-"""Who decides in the model: nobody, the baseline, and ELYSIUM's controller in its variants."""
+"""What decides in the model: hosts and operators, the baseline, or a variant of the controller."""
 
 from __future__ import annotations
 

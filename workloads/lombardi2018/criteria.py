@@ -13,8 +13,8 @@ from anabranch.workloads.lombardi2018.courses import Course
 from anabranch.workloads.lombardi2018.field import (
     JOINT,
     NETWORK,
-    NOBODY,
-    NOBODY_SOON,
+    UNCONTROLLED,
+    UNCONTROLLED_SOON,
     PROACTIVE,
     REACTIVE,
 )
@@ -45,7 +45,7 @@ def criteria_of(found: Evaluation) -> Iterator[Criterion]:
         yield _proactive(found, PROACTIVE.name)
         if found.of("main", "T1 square", NETWORK.name):
             yield _proactive(found, NETWORK.name)
-    for ours in (NOBODY.name, NOBODY_SOON.name):
+    for ours in (UNCONTROLLED.name, UNCONTROLLED_SOON.name):
         yield _better(found, scenes, ours)
 
 

@@ -123,8 +123,8 @@ JOINT, REACTIVE = Contestant("joint", "joint"), Contestant("R")
 FIT = Contestant("R, first fit", fit=True)
 PROACTIVE = Contestant("P", foresight="line")
 NETWORK = Contestant("P, network", foresight="network")
-NOBODY = Contestant("nobody in charge", "announced", fit=True)
-NOBODY_SOON = Contestant("nobody in charge, 10 s", "announced", fit=True, every_s=10.0)
+UNCONTROLLED = Contestant("no controller", "announced", fit=True)
+UNCONTROLLED_SOON = Contestant("no controller, 10 s", "announced", fit=True, every_s=10.0)
 MAIN = (
     STATIC,
     JOINT,
@@ -138,8 +138,8 @@ MAIN = (
     NETWORK,
     Contestant("P, network to the letter", foresight="network", ahead=5, letter=True),
     Contestant("P, perfect", foresight="perfect"),
-    NOBODY,
-    NOBODY_SOON,
+    UNCONTROLLED,
+    UNCONTROLLED_SOON,
 )
 """Of Figure 9, and ours beside them."""
 LEASTS = tuple(

@@ -25,8 +25,8 @@ from anabranch.workloads.lombardi2018.field import (
     FILTER,
     JOINT,
     MAIN,
-    NOBODY,
-    NOBODY_SOON,
+    UNCONTROLLED,
+    UNCONTROLLED_SOON,
     PERIODS,
     PROACTIVE,
     REACTIVE,
@@ -44,7 +44,7 @@ from anabranch.workloads.lombardi2018.results import (
 )
 from anabranch.workloads.lombardi2018.sampled import ProfileError, profile_errors, profiled
 
-SOME = [JOINT, REACTIVE, PROACTIVE, NOBODY, NOBODY_SOON]
+SOME = [JOINT, REACTIVE, PROACTIVE, UNCONTROLLED, UNCONTROLLED_SOON]
 SHORT = Plan(
     2,
     scenes=[s for s in loads.SCENES if s.name == "T1 step"],
@@ -135,8 +135,8 @@ def coursed(group: Group, contestant: str, **changed: object):  # type: ignore[n
         (scored("main", JOINT.name, latency=1), "Figure 11"),
         (scored("main", PROACTIVE.name, degradation=0.6), "Figure 13"),
         (scored("main", PROACTIVE.name, saved=20), "Figure 13"),
-        (scored("main", NOBODY.name, "T1 step", degradation=0.5), "better than R at every load"),
-        (scored("main", NOBODY.name, "T1 step", saved=39), "better than R at every load"),
+        (scored("main", UNCONTROLLED.name, "T1 step", degradation=0.5), "better than R at every load"),
+        (scored("main", UNCONTROLLED.name, "T1 step", saved=39), "better than R at every load"),
         (scored("filter", FILTER[1].name, degradation=0.95), "less degradation than static"),
         (coursed("filter", FILTER[1].name, sizes={"counter": np.arange(84.0)}), "only stopWord"),
         (scored("periods", PERIODS[-1].name, degradation=0.9), "Figure 6c"),

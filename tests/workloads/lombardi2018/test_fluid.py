@@ -151,9 +151,9 @@ def courses(name: str) -> list[Course]:
         "joint": Joint,
         "R": lambda: Elysium(KNOWN),
         "P": lambda: Elysium(KNOWN, forecasts=knows),
-        "nobody": lambda: Announced(KNOWN),
+        "no controller": lambda: Announced(KNOWN),
     }
-    rules = FIRST_FIT if name == "nobody" else RULES
+    rules = FIRST_FIT if name == "no controller" else RULES
     begin = begun(KNOWN, {READER: 200.0}, rules)
     return run(POOL, STEP, [3, 4], [make[name](), make[name]()], begin)
 
@@ -195,13 +195,13 @@ def test_hosts_only_and_operators_only_leave_the_other() -> None:
     assert operators.sizes["stopWordFilter"].max() > 2
 
 
-def test_nobody_in_charge_has_less_degradation_and_fewer_hosts() -> None:
-    reactive, ours = courses("R")[0], courses("nobody")[0]
+def test_without_a_controller_the_model_has_less_degradation_and_fewer_hosts() -> None:
+    reactive, ours = courses("R")[0], courses("no controller")[0]
     assert of(ours)[0] < of(reactive)[0]
     assert of(ours)[1] >= of(reactive)[1]
 
 
-def test_nobody_in_charge_comes_to_rest_with_every_instance_once() -> None:
+def test_without_a_controller_the_model_comes_to_rest_with_every_instance_once() -> None:
     present = widest(KNOWN)
     loads = {READER: [500.0]}
     planner = Announced(KNOWN)

@@ -10,6 +10,6 @@
 | EL10 | test_assessing.py |
 | EL11 | test_profiling.py |
 | EL17 | test_learnt_bounds.py |
-| EL-G20, nobody in charge | test_agents.py |
+| EL-G20, no controller | test_agents.py |
 | EL14, EL-G19 | workloads/lombardi2018/test_fluid.py |
 """

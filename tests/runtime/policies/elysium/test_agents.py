@@ -1,4 +1,4 @@
-"""Nobody in charge: distributed first fit, sheds and drains, and that hosts never drain into each
+"""No controller: distributed first fit, sheds and drains, and that hosts never drain into each
 other."""
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from anabranch.workloads.lombardi2018.courses import Course
 from anabranch.workloads.lombardi2018.field import (
     JOINT,
     NETWORK,
-    UNCONTROLLED,
-    UNCONTROLLED_SOON,
     PROACTIVE,
     REACTIVE,
+    UNCONTROLLED,
+    UNCONTROLLED_SOON,
 )
 from anabranch.workloads.lombardi2018.results import Evaluation
 

@@ -25,11 +25,11 @@ from anabranch.workloads.lombardi2018.field import (
     FILTER,
     JOINT,
     MAIN,
-    UNCONTROLLED,
-    UNCONTROLLED_SOON,
     PERIODS,
     PROACTIVE,
     REACTIVE,
+    UNCONTROLLED,
+    UNCONTROLLED_SOON,
     history,
 )
 from anabranch.workloads.lombardi2018.pools import Pool
@@ -135,7 +135,10 @@ def coursed(group: Group, contestant: str, **changed: object):  # type: ignore[n
         (scored("main", JOINT.name, latency=1), "Figure 11"),
         (scored("main", PROACTIVE.name, degradation=0.6), "Figure 13"),
         (scored("main", PROACTIVE.name, saved=20), "Figure 13"),
-        (scored("main", UNCONTROLLED.name, "T1 step", degradation=0.5), "better than R at every load"),
+        (
+            scored("main", UNCONTROLLED.name, "T1 step", degradation=0.5),
+            "better than R at every load",
+        ),
         (scored("main", UNCONTROLLED.name, "T1 step", saved=39), "better than R at every load"),
         (scored("filter", FILTER[1].name, degradation=0.95), "less degradation than static"),
         (coursed("filter", FILTER[1].name, sizes={"counter": np.arange(84.0)}), "only stopWord"),

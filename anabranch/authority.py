@@ -173,7 +173,7 @@ def csr_of(key: Ed25519PrivateKey) -> bytes:
 
 
 def public_of(request: bytes) -> Ed25519PublicKey:
-    """Of one who has the other half. Raises `AuthorityError`."""
+    """The public key in a request that is signed with its private key. Raises `AuthorityError`."""
     with suppress(ValueError, TypeError):
         found = x509.load_pem_x509_csr(request)
         key = found.public_key()

@@ -1,4 +1,4 @@
-"""First contact: a new host or person gets a certificate for a token, which is good once.
+"""First contact: a new host or person gets a certificate for a token, which can be used once.
 
     new host                                    machine of the authority
     TLS, nothing proved yet ──────────────────▶
@@ -8,8 +8,8 @@
           ◀──────────────────────────────────── Joined, or NotJoined
 
 The key is made where it is used, and does not travel. Its purpose is in the token, not in the
-request. The token travels only to whoever has a certificate of the role `ca`, which the authority
-makes for itself.
+request. The new host sends the token only to a server with a certificate of the role `ca`, which
+the authority makes for itself.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ class BeginProcessing:
 
 @dataclass(frozen=True, slots=True)
 class AwaitDrained:
-    """`stream_ends`: nothing will ever come in again, so whatever waits for more is to be made
-    of what there is."""
+    """`stream_ends`: no more input will come, so a step that waits for more tuples processes those
+    that it has."""
 
     stream_ends: bool = False
 

@@ -71,7 +71,7 @@ Greeting = Hello | Welcome | Resume
 """What one end says and the other hears."""
 
 Action = Greeting | Abandon | Continue
-"""What an end is to do on the connection that an event is about."""
+"""What an end must do on the connection of an event."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Where the feed keeps parts of batches: under way, staged, and committed until they are read.
 
-A part is received in a folder of its own below `incoming`, worthless after a restart, and moved
-below `parts` once it is complete. There a note tells what it is until it is committed.
+A part is received in a folder of its own below `incoming`, which has no use after a restart, and
+moved below `parts` once it is complete. Until it is committed, a note there describes it.
 """
 
 from __future__ import annotations

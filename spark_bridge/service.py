@@ -73,8 +73,9 @@ class GatewayService(Service):
 async def _where_it_was(
     start: Callable[[int], Awaitable[str]], wanted: int, former_address: str
 ) -> str:
-    """Start it at the port where Spark's side knows it; if another program has that now, at any,
-    unless the user has named it. Spark's side then finds it through the run's folder."""
+    """Start the gateway at its former port, where Spark's side dials it. If another program has
+    this port now, start it at any port, unless the user has named the port. Spark's side then finds
+    it through the run's folder."""
     port = wanted
     if former_address:
         port = split_address(former_address)[1]

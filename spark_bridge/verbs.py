@@ -18,7 +18,7 @@ def finish(run: str | Path, stream: str, token: str | None = None, patience_s: f
     """Say that no more input comes for `stream`, so that the pipeline can end when it has done
     all. `run`: the run's folder, or the gateway's `host:port` together with its `token`.
 
-    May be repeated, also when the run has ended, if its `state` folder tells so. Raises
+    May be repeated, also after the end of the run if its `state` folder records the end. Raises
     `GatewayLost` (a `ConnectionError`) if no gateway answers for `patience_s` seconds,
     `PlaceUnknown` (a `ValueError`) if there never was one.
     """
@@ -27,7 +27,7 @@ def finish(run: str | Path, stream: str, token: str | None = None, patience_s: f
 
 def wait(run: str | Path, token: str | None = None, patience_s: float = 30) -> None:
     """Return when the pipeline has ended, so that all its results can be collected; at once if its
-    `state` folder tells so.
+    `state` folder records the end.
 
     Raises as `finish` does, and `RunEnded` (a `ValueError`) if it was stopped or has failed.
     """
@@ -35,10 +35,10 @@ def wait(run: str | Path, token: str | None = None, patience_s: float = 30) -> N
 
 
 def release(run: str | Path, token: str | None = None, patience_s: float = 30) -> None:
-    """Say that all results were collected that are wanted: an ended pipeline waits no longer.
+    """Say that no more results will be collected: an ended pipeline waits no longer.
 
-    Nothing to do when the run has ended by itself, which its `state` folder tells. Raises as
-    `finish` does.
+    Does nothing if the `state` folder records that the run has ended by itself. Raises as `finish`
+    does.
     """
     _ask(run, token, patience_s, Release())
 

@@ -1,4 +1,4 @@
-"""A job that fails, told in the words of what failed in it."""
+"""The error of a job that fails, in the words of the error that made it fail."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _TYPES = [(column.split()[0], column.split()[1]) for column in COLUMNS.split(", 
 
 
 def begins(job: Job) -> list[Row]:
-    """Each bucket of what keeps something takes part, whatever comes."""
+    """Each bucket that keeps state takes part, also if no tuple comes for it."""
     return [
         Row(Kind.BEGIN, station.number, bucket=bucket)
         for station in job.plan.keeping

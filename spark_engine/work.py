@@ -4,7 +4,7 @@
     await work.take(way, block)     # as often as there are tuples, in their order
     await work.finish()             # the batch has ended; at the end of the stream, that too
 
-Results go to the task, which knows what lies behind.
+Results go to the task, which passes them to the next station.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ def pipeline(
 
 
 def prices_in(line: str) -> list[Price]:
-    """The price that a line tells: none in a header, a quote without bid or offer, or a crossed
-    one. Raises `ValueError` for any other text."""
+    """The price in a line; none if it is a header, a quote without bid or offer, or a crossed
+    quote. Raises `ValueError` for any other text."""
     fields = line.rstrip().split(",")
     if line.rstrip() in (QUOTES_HEADER, TRADES_HEADER):
         return []

@@ -1,4 +1,4 @@
-"""The pipeline `tweet_flows`: tweets part into those for somebody and those for all.
+"""The pipeline `tweet_flows`: it separates tweets with an addressee from tweets for all readers.
 
     tweets -> parse -> spam -> user -> notify -----------------------> save -> saved
                             -> news -> sentiment -> topic -----------> save
@@ -6,8 +6,8 @@
 
 The second application of Wladdimiro et al. (2021, Figure 13). What its operators do, the paper does
 not say; this is ours. `parse` reads a tweet, `spam` drops those that are mostly links and tags.
-One that addresses somebody (it has a handle, and is no retweet) goes to `user`, which finds whom,
-and `notify`, which makes one message for each; any other goes to `news`. There plain announcements
+A tweet with an addressee (it has a handle, and is no retweet) goes to `user`, which finds all of
+them, and `notify`, which makes a message for each; any other goes to `news`. Plain announcements
 (with a link) go straight to `topic`, others get their mood first. `save` makes records of both.
 """
 
@@ -47,8 +47,8 @@ class Tweet(NamedTuple):
 
 
 class Saved(TypedDict):
-    """`flow`: "user" or "news". `to`: who is told, None in news. `mood`: None where it is not asked
-    for."""
+    """`flow`: "user" or "news". `to`: the addressee, None in news. `mood`: None if the tweet does
+    not pass `sentiment`."""
 
     flow: str
     text: str
@@ -110,7 +110,7 @@ def is_news(tweet: Tweet) -> bool:
 
 
 def told_by(tweet: Tweet) -> list[tuple[str, Tweet]]:
-    """One message for each of those whom it addresses."""
+    """One message for each addressee of the tweet."""
     return [(name, tweet) for name in tweet.to]
 
 

@@ -37,10 +37,10 @@ Examples:
 
 \b
 Roles: agent (of a host: takes part in the gossip), view (hosts, status, logs), submit (also submit
-pipelines and stop them), operate (also what others have submitted). Who may submit runs code as
-the user of the agent.
-The key of the authority lets whoever has it do all of that: keep its folder on a machine that is
-not in the field, and a copy of it where it is safe.
+pipelines and stop them), operate (also what others have submitted). A person with the role submit
+runs code as the user of the agent.
+Everyone who has the key of the authority can do all of that: keep its folder on a machine that is
+none of the hosts, and a copy of it in a safe place.
 Exit code: 0 done, 1 it could not be done, 2 wrong usage.
 """
 

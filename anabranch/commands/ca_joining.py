@@ -36,8 +36,8 @@ Examples:
   anabranch ca token ann --role operate --minutes 10
 
 \b
-A token is good once, and only as long as it says. Whoever has it can get that certificate:
-give it to the new host alone. It is printed on standard output, and kept nowhere else.
+A token can be used once, until it expires. Everyone who has it can get that certificate: give it
+to the new host alone. It is printed on standard output, and kept nowhere else.
 """
 )
 @click.argument("name", metavar="NAME")
@@ -130,7 +130,7 @@ Examples:
 
 \b
 Makes a key here, and has its certificate signed. The token comes from a file or from standard
-input, where it is not shown, and is sent to nobody but the authority that has made it.
+input, where it is not shown, and is sent only to the authority that has made it.
 """
 )
 @click.argument("address", metavar="HOST[:PORT]", callback=with_port(PORT))

@@ -1,5 +1,4 @@
-"""Protocols that are wrong on purpose: each rule of ours broken, and the published protocol.
+"""Protocols that are wrong on purpose: ours with one rule broken, and the published one.
 
-The explorer and the swarm find them out. They are in the repository only: what is installed works
-without them.
+The explorer and the swarm find the fault of each. The package that users install lacks this folder.
 """

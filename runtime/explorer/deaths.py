@@ -1,19 +1,20 @@
-"""Processes die, and their instances live on: what a death takes, and what comes back.
+"""The death of a process in the explorer: what survives it, and what the senders repeat.
 
-A death and the new incarnation behind it are one move. That is every case: between the two the
-instance does nothing, and what is on its way to it or from it may be as slow as anything is here.
-The agent kills before it resumes, so a wrong suspicion is a death too, and two incarnations are
-never there at once.
+A death and the next incarnation are one move of the explorer. No case is lost by that: between the
+two the instance does nothing, and frames to it and from it may be late in any case. The agent kills
+a process before it starts the next one. So a wrong suspicion is a death too, and an instance never
+has two processes.
 
-Kept, since it is in the journal before anything of it leaves: the state of the core; what was sent
-(so it stays on the channels, whichever instance dies); the state of key groups, what has come of
-those that are expected, and tuples that are kept. Work without a record was seen by no other
-instance, so it has not happened; here it is undone by not having been done yet.
+A death keeps what the journal has: the state of the core; everything that was sent (so it stays on
+the channels, whichever instance dies); the state of key groups, the pieces of state that have
+arrived, and the tuples that are kept for groups on the move. Work that has no record had no effect
+on other instances. The explorer processes a tuple and records it in one step, so it has no such
+work.
 
-Gone: what the driver was about, and tuples that were accepted and not processed. Their senders
-repeat them, so they are in the mail again, ahead of everything newer from the same sender. Nothing
-else binds their order, but one thing (duty 12): what came before the answer to new owners of key
-groups is processed before what came behind it.
+A death takes the driver's open duties, and tuples that were accepted and not processed. Their
+senders repeat these tuples, ahead of everything newer from the same sender. Duty 12 is the only
+other rule for their order: a tuple that came before the answer to new owners of key groups is
+processed before those that came behind it.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ class QueuedItem(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Died:
     """Event: the process of an instance has died, and its next incarnation begins. `kept`: how many
-    of the accepted tuples had been looked into and kept. `again`: the rest, with their senders."""
+    of the accepted tuples were in the journal, kept for groups on the move. `again`: the others,
+    with the senders that repeat them."""
 
     kept: int = 0
     again: tuple[tuple[InstanceId, Again], ...] = ()
 
 
 def divided(queue: Iterable[QueuedItem], kept: int) -> tuple[tuple[QueuedItem, ...], Died]:
-    """What stays of a queue after a death, and the death with what does not."""
+    """The part of a queue that a death leaves, and the event of the death with the rest."""
     stays: list[QueuedItem] = []
     again: list[tuple[InstanceId, Again]] = []
     left = kept

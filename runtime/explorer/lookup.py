@@ -1,4 +1,4 @@
-"""What the core has answered, as arrays: one entry for each site, move, effect and arrival."""
+"""The core's answers as arrays, with one entry for each site, move, effect and arrival."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Lookup:
         self.move_effect = np.zeros(0, dtype=np.int32)
         self.move_way = np.zeros(0, dtype=np.int32)
         self.move_optional = np.zeros(0, dtype=bool)
-        # The last entry of those by site is for -1, an instance that does not exist.
+        # In arrays by site, the last entry is for site -1: an instance that does not exist.
         self.move_count = np.full(1, 0, dtype=np.int32)
         self.move_first = np.zeros(1, dtype=np.int32)
         self.view_of = np.full(1, -1, dtype=np.int32)
@@ -61,7 +61,7 @@ class Lookup:
     # -- growing -----------------------------------------------------------------------------
 
     def learn_sites(self) -> None:
-        """Make room for all sites and budgets that the world has numbered meanwhile."""
+        """Enlarge the arrays for the sites and budgets that the world has numbered since."""
         sites, views = self.world.sites, self.world.sites.views
         known, count = self._known_sites, len(sites.sites)
         if count > known:
@@ -86,7 +86,7 @@ class Lookup:
         self.hashes.make_room_for_metas(len(self.world.budgets.metas))
 
     def learn_moves(self, sites: Numbers) -> None:
-        """Have the core work out every site among these that is new."""
+        """Compute the moves of those of these sites that are new, by the core."""
         unknown = sites[self.move_count[sites] == UNKNOWN]
         if not len(unknown):
             return
@@ -119,8 +119,8 @@ class Lookup:
     # -- reading -----------------------------------------------------------------------------
 
     def spend(self, metas: Numbers, kinds: Numbers) -> Numbers:
-        """What is left of each of `metas` after a move of the kind beside it; negative if a
-        budget does not suffice."""
+        """For each of `metas`, the budgets after a move of the kind at the same place in `kinds`;
+        negative if a budget does not suffice."""
         budgets = self.world.budgets
         shape = (len(budgets.kinds), len(budgets.metas))
         if shape[0] > self._left.shape[0] or shape[1] > self._left.shape[1]:

@@ -35,7 +35,7 @@ STATES_MAX = 5_000_000
 class AnyMove(Protocol):
     @property
     def optional(self) -> bool:
-        """Whether it need not happen: at rest is a state in which nothing else can."""
+        """Whether the move is optional: a state is at rest if all its moves are."""
 
 
 State = TypeVar("State", bound=Hashable)

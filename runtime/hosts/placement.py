@@ -1,10 +1,9 @@
-"""On which host a new instance is to be: a pure function, `place`, in whose stead another one may
-stand.
+"""Chooses the host of a new instance: a pure function, `place`, which another one can replace.
 
-A host that an instance must not be on, or that has no room, is none of the answer. The others come
-in an order: where the operator wants to be near another one, first the nearest to that; then the
-host of the creator; then the nearest to the creator, and to the neighbours; then the one with the
-most room; then by name. So the same hosts and the same wish always give the same answer.
+The answer leaves out hosts that the instance must not be on, and hosts without room. It sorts the
+others: if the operator wants to be near another one, by their distance from that; then the host of
+the creator first; then by the distance from the creator, and from the neighbours; then by room;
+then by name. So the same hosts and the same wish always give the same answer.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 
 A pool drains and closes only hosts that it has opened itself, so no two pools drain each other's,
 and the host of the pool never drains. A host that is gone is opened again under its name: it has
-the journals of its instances. Whatever fails is tried again later, and its reason is kept for those
-who plan.
+the journals of its instances. A step that fails is tried again later; the controllers that plan get
+its reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Key groups that come to an instance and leave it, and what was kept for them meanwhile.
+"""Moves key groups to and from an instance, with the tuples that were kept for them meanwhile.
 
 freeze ▶ export ▶ chunks ▶ install, at the new owner: state and timers, then what was kept
 """
@@ -24,7 +24,7 @@ from anabranch.runtime.processing.steps import Part
 
 
 class GroupMoves:
-    """`journaled`: what is given stays until all of it has gone."""
+    """`journaled`: a group stays here, and in the journal, until all of its chunks are sent."""
 
     def __init__(
         self,
@@ -92,8 +92,8 @@ class GroupMoves:
         self._emitter.noted()
 
     def _leave(self, key: Any, error: BaseException) -> None:
-        """A key cannot be given away. No incarnation comes that could do again what was done with
-        it."""
+        """The state of a key cannot be sent, and no next incarnation can repeat the key's tuples:
+        leave the key out, with a dead letter."""
         part, began = self._emitter.part(), self._slices.clock()
         self._worker.leave(key, error, part)
         self._emitter.done(part, began)

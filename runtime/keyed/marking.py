@@ -1,4 +1,4 @@
-"""By what time tuples are judged, and how event time follows their marks
+"""The time by which tuples are judged, and event time that follows their marks
 (`runtime.processing.marks`)."""
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class KeyStore:
             self.processing.put(key, processing)
 
     def drop(self, group: int) -> None:
-        """Whatever is here of a group."""
+        """All that the store has of a group."""
         keys = [*self._keys[group]]
         self._keys[group] = set()
         for key in keys:

@@ -4,9 +4,9 @@
            ◀─ PREFIX/HOST/PLACE/STREAM/d ──
 
 A process has one connection to the broker, for all its streams; `BrokeredEnd` has the rules of a
-stream. The broker keeps nothing for a process that is away: what is lost is sent again. Whoever may
-use the broker can read all that is not encrypted above, and can break streams; so hosts of several
-machines run TLS over it (`SecuredTransport`, `FrameStream`), as over TCP.
+stream. The broker keeps nothing for a process that is away: lost segments are sent again. A program
+that may use the broker can read streams that are not encrypted, and can break them. So hosts of
+several machines run TLS over them (`SecuredTransport`, `FrameStream`), as over TCP.
 
 Processes of one host find each other in a folder of sockets, and need no broker for it.
 """

@@ -208,8 +208,8 @@ class Receiving:
 
 
 class BrokeredEnd:
-    """`mine`: its number; `theirs`: that of the other end, 0 of one that is dialled. What is to be
-    sent is in `out`, which whoever drives it empties after each call."""
+    """`mine`: the number of this end; `theirs`: that of the other end, 0 if it is dialled. After
+    each call, the caller sends the segments in `out` and empties it."""
 
     def __init__(self, mine: int, now: float, theirs: int = 0) -> None:
         self.mine, self.theirs = mine, theirs
@@ -228,7 +228,7 @@ class BrokeredEnd:
         self._open_by_s, self._open_wait_s = now, WAIT_MIN_S
         self.tick(now)
 
-    # -- whoever uses it -----------------------------------------------------------------------
+    # -- the user of the stream ----------------------------------------------------------------
 
     @property
     def waiting_bytes(self) -> int:

@@ -56,7 +56,7 @@ class StreamSegment:
 
 
 def segment_in(payload: bytes) -> StreamSegment | None:
-    """None: it is none; whoever may use the broker can have sent it."""
+    """None if it is no segment: any program that may use the broker can send anything."""
     if not _HEADER.size <= len(payload) <= SEGMENT_BYTES_MAX:
         return None
     version, kind, to, by, offset, acked, window = _HEADER.unpack_from(payload)

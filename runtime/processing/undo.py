@@ -35,7 +35,7 @@ AFTER_BYTES_MAX = 1 << 22
 """So much room have the pickles that were made after calls."""
 _ENTRY_BYTES = 200
 NAMES_MAX = 1 << 16
-"""So many states are remembered by what they are like."""
+"""So many names of states are remembered, with what their states are like."""
 
 NAMED, FLAT, NESTED = 1, 2, 3
 """What states are like that need no pickle: a plain object that is flat, a flat container; nested.

@@ -40,8 +40,8 @@ _REMEDIES = {
 
 
 class Patience:
-    """`who`: the instance, for the log; `note`: for the report; `delayed`: called whenever
-    something is refused, at least every `RETRY_MAX_S` while it waits."""
+    """`who`: the name of the process, for the log. `note`: adds an event to the report. `delayed`:
+    called at each refusal, at least every `RETRY_MAX_S` while the process waits."""
 
     def __init__(self, who: str, note: Note, delayed: Callable[[], None] = lambda: None) -> None:
         self._who = who

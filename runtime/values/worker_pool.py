@@ -1,4 +1,4 @@
-"""Processes that compute for this one. Ctrl-C is for this one, and ends them."""
+"""A pool of worker processes. Only this process handles Ctrl-C, and then it ends its workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Literal
 
 @contextmanager
 def worker_pool(processes: int, method: Literal["fork", "spawn"]) -> Iterator[ProcessPoolExecutor]:
-    """If the block raises, workers are ended in the middle of what they do."""
+    """If the block raises an error, the workers are ended at once."""
     pool = ProcessPoolExecutor(processes, get_context(method), initializer=leave_ctrl_c)
     try:
         yield pool
@@ -26,7 +26,7 @@ def worker_pool(processes: int, method: Literal["fork", "spawn"]) -> Iterator[Pr
 
 @contextmanager
 def ctrl_c_held_back() -> Iterator[None]:
-    """Processes that are spawned here never get it, not even while they import."""
+    """Processes that are spawned in the block never receive SIGINT, not even while they import."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -35,5 +35,5 @@ def ctrl_c_held_back() -> Iterator[None]:
 
 
 def leave_ctrl_c() -> None:
-    """In a worker."""
+    """Initializer of a worker: ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

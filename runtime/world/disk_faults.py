@@ -1,4 +1,4 @@
-"""What goes wrong with a disk in memory, and what a loss of power leaves of what was not synced."""
+"""The faults of a disk in memory, and what a loss of power leaves of data that was not synced."""
 
 from __future__ import annotations
 

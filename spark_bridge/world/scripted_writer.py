@@ -1,10 +1,10 @@
-"""What a query of Spark does that feeds a stream, and its tasks, with all that goes wrong in them.
+"""A script in the place of a Spark query that feeds a stream, and of its tasks, with their faults.
 
     for each batch:  tasks stage their parts ─▶ the driver commits ─▶ … ─▶ the input is finished
                      die, twice, damaged,        twice, lost answer,        twice
                      late, aborted               late, of a dead driver
 
-It repeats a batch as Spark does, until the gateway has said that it is committed.
+The script repeats a batch, as Spark does, until the gateway has confirmed the commit.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from anabranch.spark_bridge.world.gateway_link import PAUSE_S, GatewayLink, Link
 
 QUERY = "checkpoint"
 MISHAP = 0.25
-"""How probable it is that something goes wrong at each place where it can."""
+"""Probability of a fault at each place where one is possible."""
 Pieces = list[list[int]]
-"""Of a partition: numbers by record batch."""
+"""The numbers of a partition, by record batch."""
 Parts = list[Pieces]
 Attempt = tuple[int, str]
 
@@ -38,11 +38,11 @@ class DueBatch(NamedTuple):
 
 
 class TaskDied(Exception):
-    """In the middle of its part. Spark tries it again."""
+    """A task has died in the middle of its part; Spark starts the task again."""
 
 
 class ScriptedWriter:
-    """`faults`: what the gateway has done that it must not."""
+    """`faults`: mistakes of the gateway, in words."""
 
     def __init__(self, stream: str, batches: Sequence[DueBatch], rng: random.Random) -> None:
         self.faults: list[str] = []
@@ -116,7 +116,7 @@ class ScriptedWriter:
                 self.faults.append(f"batch {epoch}, committed again, is answered by {reply}")
 
     async def _commit_of_the_dead(self, epoch: int, dead: str, staged: list[Attempt]) -> None:
-        """A driver that is not dead after all: the gateway refuses it."""
+        """A driver that was replaced commits late: the gateway has to refuse it."""
         try:
             reply = await self._ask(self._commit_request(dead, epoch, staged))
             self.faults.append(f"a driver that was replaced may commit batch {epoch}: {reply}")
@@ -152,7 +152,7 @@ class ScriptedWriter:
                 await asyncio.sleep(PAUSE_S)
 
     async def _stage(self, request: Stage, pieces: Pieces, *, dies: bool) -> bool:
-        """Whether the gateway knows the batch already."""
+        """Stage a part; returns whether the gateway has committed this batch already."""
         link = await self._reception.reach()
         try:
             return await self._send(link, request, pieces, dies=dies)
@@ -190,10 +190,10 @@ class ScriptedWriter:
             token=f"attempt-{next(self._tokens)}",
         )
 
-    # -- what has nothing to do with the batch ---------------------------------------------
+    # -- faults outside of a batch ---------------------------------------------------------
 
     async def _come_late(self, epoch: int, parts: Parts) -> None:
-        """A task of a batch that is committed wakes up."""
+        """A late task stages a part of a batch that is committed already."""
         request = self._stage_request(self._run, epoch, 0)
         while True:
             try:
@@ -224,7 +224,7 @@ class ScriptedWriter:
             return
 
     async def _ask(self, request: Request) -> Ok:
-        """Until it is answered. Raises `Refused`."""
+        """Send the request again and again until the gateway answers. Raises `Refused`."""
         while True:
             link = await self._reception.reach()
             try:

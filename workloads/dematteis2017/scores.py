@@ -1,4 +1,4 @@
-"""What a course was worth: violations, changes, instances, jitter (PL13)."""
+"""Scores of a course: violations, changes, instances, jitter (PL13)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from anabranch.workloads.dematteis2017.model import Course
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """`reconfigurations`, `violations`: steps. `instances`: mean. `amplitude`: mean change of those
-    steps that change, 0 if none does. `jitter_ms`: mean change of the latency from result to
-    result. `p95_ms`: of the latency. `left`: tuples not begun at the end."""
+    """`reconfigurations`, `violations`: numbers of steps. `instances`: mean. `amplitude`: mean
+    change of instances over the steps with a change, 0 without any. `jitter_ms`: mean change of
+    the latency from result to result. `p95_ms`: 95th percentile of the latency. `left`: tuples
+    that were not begun at the end."""
 
     reconfigurations: float
     violations: float

@@ -1,4 +1,4 @@
-"""Memory of this process and of all that it has started, as Linux tells it."""
+"""Memory of this process and of all processes that it has started, as Linux reports it."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Forecast(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """Who knows the curve, without its noise."""
+    """A forecast that knows the curve, without its noise."""
 
     curve: Curve
     minutes: int

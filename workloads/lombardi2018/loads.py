@@ -61,7 +61,7 @@ SCENES = (
 FILTER_STEP = Scene("T1 300, 750", {"T1": Step(300, 750, 180, 600)}, 840)
 """Figure 10a."""
 STEADY = Scene("T1 200/s + T2 stair", {"T1": Steady(200), "T2": T2_STAIR}, 960)
-"""Figure 12: what T1 takes at the only rate that the paper tells."""
+"""Figure 12: T1 at the only rate that the paper gives."""
 LONG_SINE = Sine(100, 1300, 540)
 """Figure 6c."""
 TRACES = {

@@ -106,6 +106,6 @@ class Pool:
         return np.where(self.before < 0, 0.0, self.selectivity)
 
     def known(self) -> PoolProfile:
-        """The profile of who knows the costs."""
+        """The true profile, instead of a learnt one."""
         costs = {name: cost.cores for chain in self.chains for name, cost in chain.costs.items()}
         return PoolProfile(costs, self.streams, HostCost(self.host.base, self.host.times, CORES))

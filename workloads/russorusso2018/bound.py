@@ -1,4 +1,4 @@
-"""What no manager can be better than: it knows the load of each slot, and changes are free."""
+"""The lower bound for all managers: the load of each slot is known, and changes cost nothing."""
 
 from __future__ import annotations
 

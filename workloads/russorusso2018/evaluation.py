@@ -81,8 +81,9 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """`recorded`: whether the load is the recording. `load`: of the first seed. `fewest`: mean
-    instances and hosts of who knows it; `fewest_of_operators`: with the bound of each operator."""
+    """`recorded`: whether the load is the recording. `load`: the load of the first seed. `fewest`:
+    mean instances and hosts that are enough if the load is known; `fewest_of_operators`: the same
+    with the bound of each operator."""
 
     seeds: int
     slots: int

@@ -1,5 +1,5 @@
 """Anabranch's own policy in the step model: every instance decides by itself, through the real
-`decide`, and slots are given to who comes first."""
+`decide`, and free slots go to the first instances that ask."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class NewAtOnce(ReplayOrder):
 
 
 class OrderByChannel(ReplayOrder):
-    """What is new waits for what comes again, and nothing else for anything."""
+    """New frames wait for repeated ones; frames have no other order."""
 
     def has_its_turn(self, peer: InstanceId, number: int) -> bool:
         return any(number < end for sender, end in self.awaited if sender == peer)

@@ -43,7 +43,7 @@ class InputChanged(Exception):
 
 
 class Pulled(Iterator[Split]):
-    """The splits of a source, counted, with a digest of those that were pulled."""
+    """Counts the splits of a source, and keeps a digest of those that were pulled."""
 
     def __init__(self, source: Source) -> None:
         self._splits = source.splits()

@@ -1,6 +1,5 @@
-"""Copies of the journals of instances on other hosts: which hosts have them, and that there are as
-many as the user wants. Nothing else decides that (`docs/protocol.md` 9). Each decision is recorded
-before any order.
+"""Decides which hosts have copies of the journals of instances, and keeps as many copies as the
+user wants (`docs/protocol.md` 9). It records each decision before it gives an order.
 
     first incarnation ── hosts are chosen, all copies are empty ──▶ recorded ──▶ Assign
     a holder is lost, drained, or away for long ── another one is added ──▶ recorded ──▶ CopyHolders
@@ -38,11 +37,11 @@ from anabranch.runtime.values.texts import original
 
 LOOK_S = 0.5
 KEEPER_S = 30.0
-"""For the first copy keepers to be ready."""
+"""Time that the first copy keepers have to become ready."""
 LATE_S = 5.0
-"""After so long other hosts are tried, too."""
+"""If a copy keeper is not ready after this time, other hosts are tried, too."""
 ASK_S = 10.0
-"""For a holder to answer."""
+"""Time that a holder has to answer."""
 AGAIN_S = 0.5
 
 
@@ -68,14 +67,14 @@ class CopyDesk:
         self._orders: StartOrders | None = None
         """None: this run makes no copies, whatever its pipeline says."""
         self._context = copy_context()
-        """Of what is asked of copy keepers."""
+        """The context in which tasks ask copy keepers: with TLS where the run has it."""
         keepers.on_address = self._tell_address
 
     def _wanted(self, member: Member) -> int:
         return self._pipeline.copies_of(member.id.operator) if self._orders is not None else 0
 
     def begin(self, orders: StartOrders) -> None:
-        """The run has a token, by which copy keepers know it."""
+        """`orders` has the token of the run, with which it proves itself to copy keepers."""
         self._orders, self._token, self._keepers.orders = orders, orders.token, orders
         if orders.tls and self._pipeline.has_copies:
             from anabranch.runtime.live.channel.secured import SecuredTransport
@@ -93,9 +92,9 @@ class CopyDesk:
     # -- the next incarnation of an instance ---------------------------------------------------
 
     async def fenced(self, member: Member) -> None:
-        """Before it gets a host. If the one that it was on was given up, or it has not been ready
-        since: return when no earlier incarnation can act any more, and it is known from where its
-        journal comes. It waits for that as long as it takes."""
+        """Called before the instance gets a host. If its former host was given up, and it has not
+        been ready since, wait until no earlier incarnation can act any more, and note the holder
+        from which its journal comes. There is no time limit."""
         copies, member.fetch = member.copies, ""
         if copies is None:
             return
@@ -112,7 +111,7 @@ class CopyDesk:
             member.host = member.wanted_host = ""
 
     async def _source(self, member: Member) -> str:
-        """A holder that refuses all incarnations before this one."""
+        """Wait for a holder that refuses all incarnations before this one; returns its host."""
         while True:
             assert member.copies is not None
             holders = sorted(member.copies.complete)
@@ -143,8 +142,8 @@ class CopyDesk:
             return False
 
     async def settle(self, member: Member) -> None:
-        """It has a host. Return when it is recorded on which others copies are. Raises
-        `StartError`."""
+        """For an instance that has a host: choose the hosts of its copies, and return when the
+        choice is recorded. Raises `StartError`."""
         wanted = self._wanted(member)
         if not wanted:
             return
@@ -160,7 +159,8 @@ class CopyDesk:
         self._note(member, copies.begins_next(more))
 
     async def _first(self, member: Member, wanted: int) -> list[str]:
-        """Others in the place of hosts whose copy keeper is not ready soon. Raises `StartError`."""
+        """The hosts of the first copies. A host whose copy keeper is not ready soon is replaced by
+        another one. Raises `StartError`."""
         late: list[str] = []
         until = clock.monotonic() + KEEPER_S
         while True:
@@ -184,7 +184,7 @@ class CopyDesk:
         return holders_for(self._hosts.rooms(member.host), member.host, wanted, have)
 
     def assign(self, task: Assign, member: Member) -> Assign:
-        """With what it has to know of its copies."""
+        """The task, with the holders of the instance's copies."""
         if (copies := member.copies) is None:
             return task
         return msgspec.structs.replace(
@@ -236,7 +236,7 @@ class CopyDesk:
             self._forget(member, before.holders - copies.holders)
 
     def _tell_address(self, host: str) -> None:
-        """The keeper there listens elsewhere than the one before."""
+        """The copy keeper of this host has another address than the one before."""
         for member in self._roster.living():
             copies = member.copies
             if copies is None or host not in copies.holders or copies.given_up:
@@ -244,7 +244,7 @@ class CopyDesk:
             self._order(member, copies.again())  # one that is not ready yet waits for it, too
 
     def lack_of(self, member: Member) -> str:
-        """What is missing of its copies, in words; empty: nothing."""
+        """Which copies the instance lacks, in words; empty if it lacks none."""
         if member.copies is None or self._orders is None:
             return ""
         missing = self._wanted(member) - len(self._hosts.good(member.copies.complete, member.host))
@@ -272,7 +272,7 @@ class CopyDesk:
                 self._tasks.start(f"forget {member.text} on {host}", work)
 
     async def _forget_at(self, address: Address, member: Member) -> None:
-        """If that fails, it goes with the folder when the run ends."""
+        """If that fails, the copy is removed with its folder when the run ends."""
         asked = asyncio.get_running_loop().create_task(
             asking.forget(address, self._token, member.id), context=self._context.copy()
         )

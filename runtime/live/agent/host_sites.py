@@ -59,11 +59,11 @@ class ProcessesThere(Processes, Protocol):
     on_letters: Callable[[bytes], None]
 
     def give_up(self) -> asyncio.Future[None]:
-        """All that is there counts as ended now. It is ended, and all files of the run there are
-        removed, as soon as the host can be reached: that is what the future stands for."""
+        """All processes there count as ended now. As soon as the host can be reached, they are
+        ended and all files of the run there are removed; then the future is done."""
 
     def remove_files(self, operator: str, number: int) -> None:
-        """Of an instance that has ended."""
+        """Remove the files of an instance that has ended."""
 
     def mark_ended(self, operator: str, numbers: Iterable[int]) -> None:
         """Instances there need not wait for these any more."""

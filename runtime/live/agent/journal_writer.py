@@ -1,8 +1,8 @@
-"""What the agent writes down so that another one can go on with the run; nothing without a state
-folder, because then nothing of the run outlives the agent.
+"""Writes the run's journal, from which the next agent goes on with the run. Without a state folder
+it writes nothing, since nothing of such a run outlives the agent.
 
-While the disk has no room the agent is silent: what it would send is held back until all that led
-to it is written. Instances go on meanwhile with what they have.
+While the disk has no room, the agent sends nothing to instances: it holds a message back until all
+records that led to it are written. Instances go on meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from anabranch.runtime.storage.record_log import CannotSync
 
 TIME_PERIOD_S = 1.0
 BEHIND_MAX = 1_000
-"""So many records may wait for room, and then only those that others depend on."""
+"""If so many records wait for room, those that only the report needs are dropped."""
 
 
 class CannotWrite(Exception):
@@ -38,8 +38,8 @@ class CannotWrite(Exception):
 
 
 class RunJournalWriter:
-    """Silent until `open`. `note`: for the report; `on_caught_up` is called when it is not behind
-    any more."""
+    """Writes nothing before `open`. `note` adds an event to the report. `on_caught_up` is called
+    when all records that waited for room are written."""
 
     def __init__(
         self, state: StateDir | None, clock: RunClock, tasks: Tasks, course: Course, note: Note
@@ -52,7 +52,7 @@ class RunJournalWriter:
         self._journal: RunJournal | None = None
         self._snapshot: Callable[[], Iterable[RunRecord]] = tuple
         self._behind: deque[RunRecord] = deque()
-        """What could not be written yet."""
+        """Records that wait for room on the disk."""
         self._caught_up = asyncio.Event()
         self._caught_up.set()
         self._is_to_shorten = False
@@ -63,8 +63,8 @@ class RunJournalWriter:
         """Whether the folder holds a run that is worth keeping."""
 
     def open(self, snapshot: Callable[[], Iterable[RunRecord]], *, power: bool) -> None:
-        """`snapshot`: records with the content of all so far. `power`: what is written
-        outlives a loss of power."""
+        """`snapshot` gives records with the same content as all records so far. `power`: records
+        survive a loss of power."""
         assert self._state is not None
         self._snapshot = snapshot
         self._journal = self._state.journal(power=power)
@@ -77,8 +77,8 @@ class RunJournalWriter:
         self.log(Founded())
 
     def log(self, record: RunRecord) -> None:
-        """Write it, or as soon as the disk has room. Other errors of the disk fail the run, and
-        raise `CannotWrite`."""
+        """Write the record now, or as soon as the disk has room. Other errors of the disk fail the
+        run, and raise `CannotWrite`."""
         if self._journal is None:
             return
         if self.is_behind:
@@ -95,8 +95,8 @@ class RunJournalWriter:
             self._tasks.start("journal_writer", self._catch_up(error))
 
     def _postpone(self, record: RunRecord) -> None:
-        """Keep it until there is room. What only the report needs is dropped if too much waits; the
-        next snapshot has it."""
+        """Keep the record until there is room. If too many wait, drop those that only the report
+        needs; the next snapshot has their content."""
         if isinstance(record, Happened | Sampled) and len(self._behind) >= BEHIND_MAX:
             self._lacks_news = True
         elif not isinstance(record, Passed):
@@ -104,7 +104,7 @@ class RunJournalWriter:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is not written that should be. It must have no effect yet."""
+        """Whether records wait for room. What they record must have no effect yet."""
         return not self._caught_up.is_set()
 
     async def caught_up(self) -> None:
@@ -150,7 +150,7 @@ class RunJournalWriter:
             await asyncio.sleep(TIME_PERIOD_S)
 
     def close(self, *, completed: bool) -> None:
-        """Remove everything if nothing is left to be resumed."""
+        """Remove the run from its folder if no later agent can go on with it."""
         self._journal = None
         if self._state is not None:
             if completed or not self._founded:

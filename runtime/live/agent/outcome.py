@@ -38,7 +38,7 @@ class Course:
 
     @property
     def is_over(self) -> bool:
-        """How the run ends is decided: whatever dies from now on stays dead."""
+        """The outcome of the run is decided: a process that dies from now on is not resumed."""
         return self._outcome.done()
 
     @property

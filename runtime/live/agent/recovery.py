@@ -1,4 +1,4 @@
-"""Puts the agent of a resumed run where the last one was, by what that one has recorded."""
+"""Restores the agent of a resumed run from the journal of the agent before it."""
 
 from __future__ import annotations
 

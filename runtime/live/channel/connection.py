@@ -1,4 +1,4 @@
-"""A connection: bytes in and out, the handshake, and nothing of what the frames mean.
+"""A connection: bytes in and out, and the handshake. It does not look into frames.
 
 The listener challenges, both sides prove that they belong to the run, and send each other what
 `anabranch.protocol.handshake` decides. A connection that fails the proof, sends what is no frame,

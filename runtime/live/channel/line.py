@@ -1,4 +1,4 @@
-"""Whatever connection carries a channel just now, if any does."""
+"""The connection that carries a channel at present, if there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection at the copy keeper: of a writer, or of one who asks."""
+"""A connection at the copy keeper: from a writer, or from the agent of the run."""
 
 from __future__ import annotations
 

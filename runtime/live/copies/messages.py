@@ -1,5 +1,5 @@
-"""The language between a copy keeper and those who dial it: length-prefixed MessagePack arrays, the
-first element their kind.
+"""The messages between a copy keeper and the processes that dial it: length-prefixed MessagePack
+arrays, the first element their kind.
 
     HELLO     [0, version, nonce, operator, number, creator, proof]
     CHALLENGE [1, version, nonce]
@@ -16,8 +16,8 @@ first element their kind.
     END       [12]
     REFUSED   [13, kind, reason]                        the keeper closes the connection
 
-The keeper speaks first; each side proves that it knows the token of the run before anything else is
-heard. A connection is about one instance, and has one writer at most.
+The keeper sends first. Neither side reads anything else before the other one has proved that it has
+the token of the run. A connection is about one instance, and has at most one writer.
 """
 
 from __future__ import annotations

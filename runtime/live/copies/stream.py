@@ -142,7 +142,7 @@ async def dialled(
     heard: Callable[[list[Any]], None],
     moved: Callable[[], None] = lambda: None,
 ) -> KeeperStream:
-    """A stream to the keeper at this address, when both ends have proved who they are. Raises
+    """A stream to the keeper at this address, when both ends have proved their identity. Raises
     `OSError`, or `CopyError` if the keeper refuses."""
     made: list[KeeperStream] = []
 
@@ -165,7 +165,7 @@ async def dialled(
 
 
 class Answers:
-    """The frames that come, one after the other, for one who asks."""
+    """The answers of a copy keeper to one request after the other."""
 
     def __init__(self) -> None:
         self.stream: KeeperStream

@@ -1,8 +1,8 @@
 """Agents on one LAN find each other by mDNS (RFC 6762), if they are asked to.
 
-Each announces where it can be reached, and takes the addresses of others as seeds, no more: whoever
-is there has to prove itself like every host that a seed names. What is announced is bounded, since
-anything on the LAN may announce.
+Each announces its address, and takes the addresses of others only as seeds: a host at such an
+address has to prove itself like every host that a seed names. The number of announcements that an
+agent takes is bounded, since any program on the LAN may announce.
 """
 
 from __future__ import annotations

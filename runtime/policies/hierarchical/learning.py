@@ -39,8 +39,9 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`action`: 0, -1 or +1; `gain`: by how much Q it is better than nothing, for those who grant;
-    `q`: of 0, -1 and +1 in `state`; infinite where it cannot be."""
+    """`action`: 0, -1 or +1. `gain`: by how much its Q is better than that of doing nothing; the
+    manager that grants uses it. `q`: Q of 0, -1 and +1 in `state`; infinite for an action that is
+    not possible."""
 
     action: int
     gain: float

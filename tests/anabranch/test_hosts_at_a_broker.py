@@ -42,11 +42,17 @@ PASSWORD = "the-colour-of-water"
 
 
 class Site:
-    """`office` can be dialled; `plant` can only dial out. `options`: of both, as of a broker."""
+    """`plant` can only dial out, and `office` if `both`. `options`: of both, as of a broker."""
 
     def __init__(
-        self, folder: Path, options: list[str], certificates: Certificates | None = None
+        self,
+        folder: Path,
+        options: list[str],
+        certificates: Certificates | None = None,
+        *,
+        both: bool = False,
     ) -> None:
+        self._both = both
         self._shown: list[str] = []
         self._tls: dict[str, list[str]] = {"office": [], "plant": []}
         if certificates is not None:
@@ -62,19 +68,20 @@ class Site:
 
     def start(self, started: list[AgentProcess]) -> None:
         common = ["--cores", "4", *self._options]
-        own = ["--region", "office", *self._tls["office"]]
+        out = ["--advertise", "broker"]
+        own = ["--region", "office", *self._tls["office"], *(out if self._both else [])]
         self.office = AgentProcess(self._folder, "office", *own, *common)
         started.append(self.office)
-        own = ["--region", "plant", *self._tls["plant"], "--advertise", "broker"]
-        seed = ["--seed", self.office.address]
+        own = ["--region", "plant", *self._tls["plant"], *out]
+        seed = ["--seed", "mqtt:office/agent" if self._both else self.office.address]
         self.plant = AgentProcess(self._folder, "plant", *own, *common, *seed)
         started.append(self.plant)
         both = {"office": "alive", "plant": "alive"}
         until(lambda: self.hosts(self.office) == both and self.hosts(self.plant) == both)
 
-    def hosts(self, agent: AgentProcess) -> dict[str, str]:
+    def hosts(self, agent: AgentProcess, field: str = "state") -> dict[str, str]:
         told = asked("hosts", "--at", agent.address, "--json", *self._shown)
-        return {host["name"]: host["state"] for host in told["hosts"]}
+        return {host["name"]: host[field] for host in told["hosts"]}
 
     def submit(self, home: AgentProcess, durable: str = "process") -> None:
         code = SQUARES.replace('"squares")', f'"squares", durable="{durable}")', 1)
@@ -156,14 +163,19 @@ def told_to_runs(folder: Path) -> list[bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("both", [False, True], ids=["one", "both"])
 @pytest.mark.parametrize("durable", ["process", "hosts"])
 def test_hosts_without_certificates_use_a_broker_on_their_machine(
-    tmp_path: Path, durable: str
+    tmp_path: Path, durable: str, both: bool
 ) -> None:
-    """Copies of journals too: those of either host are on the other one."""
+    """Copies of journals too: those of either host are on the other one. Also where neither can be
+    dialled."""
     with amqtt() as address, agents(tmp_path) as started:
-        site = Site(tmp_path, ["--broker", address])
+        site = Site(tmp_path, ["--broker", address], both=both)
         site.start(started)
+        addresses = site.hosts(site.plant, "address")
+        assert addresses["plant"] == "mqtt:plant/agent"
+        assert addresses["office"] == ("mqtt:office/agent" if both else site.office.address)
         site.submit(site.office, durable)
         site.check_results(site.office)
 

@@ -4,6 +4,8 @@ own, and real processes."""
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 from collections import Counter
 from pathlib import Path
@@ -42,6 +44,9 @@ TEXTS = """
     def counted(so_far, word):
         return so_far + 1
 """
+
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def region(name: str) -> list[str]:
@@ -155,3 +160,36 @@ def test_agents_and_runs_that_are_killed_go_on_with_what_the_hosts_have_kept(
         until(lambda: run_of(home)["state"] == "running")
         goes_on(home)
         check_results(home)
+
+
+def agents_of_the_readme(folder: Path) -> list[AgentProcess]:
+    """As its commands start them, at ports that are free here."""
+    started: list[AgentProcess] = []
+    for command in re.findall(r"^ +\$ anabranch agent --name (.+) &$", README, re.MULTILINE):
+        name, *options = shlex.split(command)
+        for option, value in ("--bind", "127.0.0.1:0"), ("--seed", started and started[0].address):
+            if option in options:
+                options[options.index(option) + 1] = str(value)
+        started.append(AgentProcess(folder, name, *options))
+    return started
+
+
+@pytest.mark.slow
+def test_the_agents_of_the_readme_run_its_pipeline_while_one_is_drained(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n([^`]*\"squares\"[^`]*)```", README)
+    with agents(tmp_path) as started:
+        started += agents_of_the_readme(tmp_path)
+        home = started[0]
+        until(lambda: home.hosts() == dict.fromkeys(("press-1", "press-2", "press-3"), "alive"))
+        file = str(write(tmp_path / "mine", code, "squares.py"))
+        asked("submit", file, "--to", home.address, "--json")
+        until(lambda: delivered(home) > 300)
+        assert set(hosts_of(home, "square")) <= {"press-2", "press-3"}
+        assert called("drain", "press-2", "--at", home.address).returncode == 0
+        assert hosts_of(home, "square").keys() == {"press-3"}
+        goes_on(home)
+        called("stop", "squares", "--at", home.address)
+        until(lambda: run_of(home)["state"] == "finished")
+        (path,) = home.data.glob("pipelines/*/files/squares.jsonl")
+        found = sorted(map(int, path.read_text().splitlines()))
+        assert found == [n * n for n in range(run_of(home)["read"])]

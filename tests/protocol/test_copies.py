@@ -58,6 +58,16 @@ def test_repeated_bytes_count_once_and_a_gap_is_refused() -> None:
         held.appended(2, Part(1, 2, 12), 10)
 
 
+def test_a_copy_begins_with_nothing_and_forgets_what_is_not_needed_any_more() -> None:
+    """J2, J6."""
+    empty = CopyHolder()
+    assert empty.position == Position(0, 0)
+    assert empty.opened(1, (Part(1, 1, 10),)).parts == ()
+    begun = empty.appended(1, Part(1, 1, 3), 0).appended(1, Part(2, 1, 5), 0)
+    assert begun.parts == (Part(1, 1, 3), Part(2, 1, 5))
+    assert begun.dropped(1, 2).parts == (Part(2, 1, 5),)
+
+
 def test_a_fenced_incarnation_can_do_nothing_any_more() -> None:
     """J4."""
     fenced = CopyHolder(1, (Part(1, 1, 10),)).fence(2)
@@ -75,6 +85,7 @@ def test_a_fenced_incarnation_can_do_nothing_any_more() -> None:
 def test_a_copy_that_may_have_lost_its_end_is_readable_when_it_has_all_of_the_journal() -> None:
     """J5."""
     held = CopyHolder(1, (Part(1, 1, 10),)).damaged((Part(1, 1, 3),))
+    assert held.parts == (Part(1, 1, 3),)
     assert not held.fence(1).readable
     opened = held.opened(1, (Part(1, 1, 10), Part(2, 1, 4)))
     more = opened.appended(1, Part(1, 1, 10), 3)
@@ -86,6 +97,18 @@ def test_a_copy_that_may_have_lost_its_end_is_readable_when_it_has_all_of_the_jo
 def writer(*complete: str, others: tuple[str, ...] = ()) -> CopyWriter:
     begun = CopyWriter.begun(2, (Part(1, 1, 10),), 5, (*complete, *others), complete)
     return begun.wrote(2, 4)
+
+
+def test_a_writer_begins_with_the_holders_that_home_has_named() -> None:
+    """J3: of the others home has taken away one whose copy was complete."""
+    begun = CopyWriter.begun(2, (Part(1, 1, 10),), 5, ("a", "z"), ("a", "b"))
+    assert begun.waited == {"a"}
+    assert begun.learning == {"z"}
+    assert begun.holders == {"a", "z"}
+    assert begun.counted == begun.end == Position(1, 10)
+    two = begun.wrote(2, 4)
+    assert two.parts == (Part(1, 1, 10), Part(2, 2, 4))
+    assert two.wrote(2, 9).parts == (Part(1, 1, 10), Part(2, 2, 9))
 
 
 def test_what_all_have_acknowledged_counts_and_stays_so() -> None:
@@ -105,6 +128,7 @@ def test_a_new_holder_is_waited_for_when_it_has_all_that_counts() -> None:
     assert early.complete == {"a"}
     there = early.acknowledged("z", Position(2, 2))
     assert there.complete == {"a", "z"}
+    assert there.learning == frozenset()
     assert there.acknowledged("a", Position(2, 4)).counted == Position(2, 2)
 
 
@@ -146,7 +170,11 @@ def test_home_believes_in_a_copy_only_since_it_was_added_last() -> None:
     assert added.completed(2, added.order, "b") == added
     assert added.completed(1, added.order, "c").complete == {"a"}
     assert added.completed(1, added.order, "b").complete == {"a", "b"}
+    gone = added.struck("b")
+    assert gone.completed(1, gone.order, "b").complete == {"a"}
     told = added.again()
+    assert told.order > added.order
+    assert told.completed(1, told.order, "b").complete == {"a", "b"}
     assert told.completed(1, added.order, "b").complete == {"a"}
     with pytest.raises(CopyError):
         added.without_holder("a")
@@ -163,6 +191,9 @@ def test_the_next_incarnation_is_read_from_a_fenced_holder_with_a_complete_copy(
     assert following.holders == {"a", "b", "c", "y", "z"}
     assert following.complete == {"a", "b", "c"}
     assert following.order > copies.order
+    for holder in ("y", "z"):
+        assert following.completed(2, following.order - 1, holder) == following
+        assert holder in following.completed(2, following.order, holder).complete
 
 
 def test_a_majority_is_more_than_half_of_all_that_the_writer_may_wait_for() -> None:
@@ -198,6 +229,9 @@ def test_behind_a_majority_the_next_incarnation_waits_for_one_that_refuses() -> 
     """J9."""
     copies = CopySet.begun(["a", "b", "c"]).giving_up(by_majority=True)
     assert copies.to_fence == {"a", "b", "c"}
+    added = CopySet.begun(["a", "b", "c"]).with_holder("z")
+    assert added.giving_up(by_majority=True).to_fence == {"a", "b", "c", "z"}
+    assert added.giving_up(by_majority=False).to_fence == {"a", "b", "c"}
     assert copies.sources(["a"]) == frozenset()
     assert copies.sources(["a"], ["b"]) == {"a"}
     assert copies.sources([], ["a", "b"]) == frozenset()

@@ -322,8 +322,15 @@ async def test_a_certificate_has_so_many_requests(
         assert there.refusals.counts == {"too many requests a second": 1}
 
 
+@pytest.mark.parametrize(
+    ("handshakes", "frames"),
+    [
+        (1_500, 5_000),
+        pytest.param(20_000, 100_000, marks=[pytest.mark.nightly, pytest.mark.timeout(900)]),
+    ],
+)
 async def test_fuzzed_handshakes_and_frames_are_refused_and_nothing_is_disturbed(
-    tmp_path: Path,
+    tmp_path: Path, handshakes: int, frames: int
 ) -> None:
     rng = random.Random(16)
     certificates = Certificates(tmp_path)
@@ -332,7 +339,7 @@ async def test_fuzzed_handshakes_and_frames_are_refused_and_nothing_is_disturbed
     folder.layer("127.0.0.1:1").begin(first.append)
     hello = b"".join(first)
     said: list[bytes] = []
-    for _ in range(1_500):
+    for _ in range(handshakes):
         layer = folder.layer(None)
         data = rng.randbytes(rng.randrange(1, 400)) if rng.random() < 0.5 else changed(hello, rng)
         try:
@@ -343,11 +350,11 @@ async def test_fuzzed_handshakes_and_frames_are_refused_and_nothing_is_disturbed
             assert (plain, layer.peer) == (b"", None)
     made = Guarded(certificates)
     request = b"\x81\xa4kind\xa3see"
-    for _ in range(5_000):
+    for _ in range(frames):
         await made.server.serve(
             as_stream(Heard(changed(request, rng), Peer("eve", frozenset({VIEW}))))
         )
-    assert sum(made.refusals.counts.values()) + len(made.acted) == 5_000
+    assert sum(made.refusals.counts.values()) + len(made.acted) == frames
     assert {asked_for for _, asked_for in made.acted} <= {"See"}
     address = await made.door.open("127.0.0.1:0")
     assert await asked(address, certificates.issue("ann", VIEW)) == "ann"

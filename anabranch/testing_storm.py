@@ -18,7 +18,7 @@ from anabranch.runtime.policies.script import Script, parse_script
 from anabranch.runtime.reporting.failure import Failure, RunFailed
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.values.kinds import EventKind
-from anabranch.runtime.world import drawing
+from anabranch.runtime.world import drawing, variants
 from anabranch.runtime.world.disk_faults import Blow, ByChance
 from anabranch.runtime.world.drawing import ENDS_SHARE
 from anabranch.runtime.world.load import FOLDER
@@ -67,12 +67,12 @@ def drawn(pipeline: Pipeline, seed: int) -> Weather:
     ends: tuple[End, ...] = ()
     if rng.random() < ENDS_SHARE:
         power = all(pipeline.durable_of(name) == "power" for name in pipeline.operators)
-        ends, sync_s = drawing.drawn_ends(rng, until_s, power=power)
-    troubles = drawing.drawn_troubles(rng, until_s, rough=True)
+        ends, sync_s = variants.drawn_ends(rng, until_s, power=power)
+    troubles = variants.drawn_troubles(rng, until_s, rough=True)
     kills = rng.choice((0.0, 1.0, 4.0, 10.0))
     return Weather(
         span_s,
-        drawing.drawn_conditions(rng),
+        variants.drawn_conditions(rng),
         replace(troubles, kills=kills, kills_each_max=KILLS_EACH_MAX),
         _script(rng, random.Random(f"{seed} relocations"), pipeline, span_s),
         ends,

@@ -33,7 +33,8 @@ from typing import Any
 
 from anabranch.runtime.broken_protocols.naming import variant_named
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.runtime.world.drawing import NAMES, SIZES, plain
+from anabranch.runtime.world.drawing import NAMES, SIZES
+from anabranch.runtime.world.drawn_trial import plain
 from anabranch.runtime.world.lapse_list import lapse_named
 from anabranch.runtime.world.swarm import (
     CHUNK,

@@ -48,7 +48,6 @@ CHANGES_FILES = {
     f"{FACE}.runtime.processing.plain_calls": "it says on standard error why a process ends",
     f"{FACE}.runtime.reporting.standard_output": "it moves descriptors, before anything is written",
     f"{FACE}.runtime.sources.raw": "it opens what a user has, to read it",
-    f"{FACE}.runtime.sinks.stdout": "what it writes to is a descriptor that a user has opened",
 }
 """Modules and rooms of runtime that write or remove files beside the port, and why."""
 CHANGING_MODULES = {"shutil", "tempfile"}

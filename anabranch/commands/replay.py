@@ -16,7 +16,7 @@ from anabranch.commands.failing import DONE, FAILED, WrongUsage
 from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
-    from anabranch.runtime.world.drawing import Crashes
+    from anabranch.runtime.world.drawn_trial import Crashes
     from anabranch.runtime.world.trial import WorldOutcome
 
 EXAMPLES = """\b
@@ -84,7 +84,8 @@ def command(
     """Repeat one seed of the simulated swarm and print its whole exchange."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         context.exit(_in_a_process_of_its_own(context.params))
-    from anabranch.runtime.world.drawing import NAMES, plain
+    from anabranch.runtime.world.drawing import NAMES
+    from anabranch.runtime.world.drawn_trial import plain
     from anabranch.runtime.world.lapse_list import lapse_named
     from anabranch.runtime.world.lapses import neglected
     from anabranch.runtime.world.swarm import Patch, hushed, patched

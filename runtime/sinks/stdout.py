@@ -7,10 +7,7 @@ but is no error.
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import os
-import select
 import stat
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +21,8 @@ from anabranch.runtime.plan.ends import (
     Writer,
     passing,
 )
-from anabranch.runtime.reporting.standard_output import STDOUT, is_closed, results_fd
+from anabranch.runtime.ports.descriptors import descriptors
+from anabranch.runtime.reporting.standard_output import STDOUT, results_fd
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
 from anabranch.runtime.sinks.stdout_lock import StdoutLock
 from anabranch.runtime.storage.patience import Patience
@@ -43,7 +41,7 @@ class Stdout(Sink):
     scalable = False
 
     def prepare(self) -> None:
-        if is_closed(self.fd):
+        if not descriptors().is_open_to_write(self.fd):
             raise OSError(errno.EBADF, "standard output is closed")
 
     def open(self, context: RunContext) -> Writer:
@@ -75,10 +73,8 @@ class StdoutWriter(Writer):
         self._lock = lock
         self._fd = fd
         self._encode = encode
-        self._poll: select.poll | None = None
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            self._poll = select.poll()
-            self._poll.register(fd, select.POLLOUT)
+        self._descriptors = descriptors()
+        self._is_file = stat.S_ISREG(self._descriptors.status(fd).st_mode)
 
     async def write(self, tuples: list[Any]) -> list[DeadLetter]:
         data, dead = self._encode(tuples)
@@ -94,7 +90,7 @@ class StdoutWriter(Writer):
         if self._lock.is_torn:  # a process has died within a line
             await self._write_whole(memoryview(b"\n"))
             await self._lock.note_torn(False)
-        if self._poll is None:
+        if self._is_file:
             await self._write_tearable(data)
             return
         at = 0
@@ -114,13 +110,13 @@ class StdoutWriter(Writer):
 
     async def _write_whole(self, rest: memoryview) -> None:
         while rest:
-            piece = rest if self._poll is None else rest[:_CERTAIN_BYTES]
-            if self._poll is not None and not self._poll.poll(0):
-                await self._writable()
+            piece = rest if self._is_file else rest[:_CERTAIN_BYTES]
+            if not self._is_file and not self._descriptors.can_write(self._fd):
+                await self._descriptors.until_written(self._fd)
             try:
                 rest = rest[self._write(piece) :]
             except BlockingIOError:  # another process has made it non-blocking
-                await self._writable()
+                await self._descriptors.until_written(self._fd)
             except OSError as error:
                 if not passing(error):
                     raise
@@ -128,13 +124,13 @@ class StdoutWriter(Writer):
 
     def _write(self, piece: memoryview) -> int:
         try:
-            return os.write(self._fd, piece)
+            return self._descriptors.write(self._fd, piece)
         except BlockingIOError:
             raise
         except BrokenPipeError as error:
             raise ReaderGone from error
         except OSError as error:
-            kind = OSError if self._poll is None else NeverTaken
+            kind = OSError if self._is_file else NeverTaken
             raise kind(error.errno, f"cannot write to standard output: {error.strerror}") from error
 
     async def _write_patiently(self, piece: memoryview, error: OSError) -> int:
@@ -147,17 +143,3 @@ class StdoutWriter(Writer):
 
         await self._patience.outlast(again, error)
         return written
-
-    async def _writable(self) -> None:
-        loop = asyncio.get_running_loop()
-        ready: asyncio.Future[None] = loop.create_future()
-        loop.add_writer(self._fd, _resolve, ready)
-        try:
-            await ready
-        finally:
-            loop.remove_writer(self._fd)
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -9,13 +9,13 @@ import errno
 import fcntl
 import logging
 import os
-import select
 import stat
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.plan.ends import RunContext, passing
+from anabranch.runtime.ports.descriptors import descriptors
 from anabranch.runtime.sources.spool import DiskError, Spool, remove_spool
 from anabranch.runtime.storage.patience import Note
 from anabranch.runtime.values.kinds import EventKind
@@ -55,7 +55,7 @@ def open_input(fd: int, was: list[int], file: dict[str, Any] | None, context: Ru
 def identity(fd: int) -> list[int]:
     """What distinguishes one input from another, as a split can carry it; empty if it is closed."""
     with contextlib.suppress(OSError):
-        found = os.fstat(fd)
+        found = descriptors().status(fd)
         return [found.st_dev, found.st_ino]
     return []
 
@@ -161,32 +161,19 @@ class _Readiness:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._poll: select.poll | None = None
-        if _can_wait(fd):
-            self._poll = select.poll()
-            self._poll.register(fd, select.POLLIN)
+        self._descriptors = descriptors()
+        self._waits = _can_wait(fd)
+        if self._waits:
             _widen_pipe(fd)
 
     async def wait(self) -> None:
-        if self._poll is None or self._poll.poll(0):
-            return
-        loop = asyncio.get_running_loop()
-        ready: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._fd, _resolve, ready)
-        try:
-            await ready
-        finally:
-            loop.remove_reader(self._fd)
-
-
-def _resolve(future: asyncio.Future[Any]) -> None:
-    if not future.done():
-        future.set_result(None)
+        if self._waits and not self._descriptors.can_read(self._fd):
+            await self._descriptors.until_read(self._fd)
 
 
 def _can_wait(fd: int) -> bool:
     """Whether the system can report that something is there: not of files, not of /dev/null."""
-    mode = os.fstat(fd).st_mode
+    mode = descriptors().status(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
 
 

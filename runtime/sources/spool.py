@@ -14,6 +14,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from anabranch.runtime.ports.descriptors import descriptors
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.ports.store import NO_TAKE, File
 from anabranch.runtime.reporting.failure import PlainError
@@ -80,7 +81,7 @@ class Spool:
                     raise DiskError(*error.args) from error
             self._splices = False
         if not self._unwritten:
-            self._unwritten = os.read(source, size)
+            self._unwritten = descriptors().read(source, size)
         block = self._unwritten
         try:
             self._into.write(block, at)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
+from anabranch.runtime.ports.descriptors import descriptors
 from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
 from anabranch.runtime.sources.open_stdin import Input, identity, open_input
 from anabranch.runtime.sources.records import RecordCutter
@@ -36,11 +36,7 @@ class Stdin(Source):
     scalable = False
 
     def prepare(self) -> None:
-        try:
-            usable = fcntl.fcntl(self.fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
-        except OSError:
-            usable = False
-        if not usable:
+        if not descriptors().is_open_to_read(self.fd):
             raise OSError(errno.EBADF, "standard input is closed")
         if (file := _file_behind(self.fd)) is not None:
             beginning = os.pread(self.fd, LOOK_BYTES, file["start"])
@@ -51,7 +47,7 @@ class Stdin(Source):
 
     @property
     def replayable(self) -> bool:
-        mode = os.fstat(self.fd).st_mode
+        mode = descriptors().status(self.fd).st_mode
         return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(self.fd))
 
     @property
@@ -123,7 +119,7 @@ class StdinReader(Reader):
 
 def _file_behind(fd: int) -> dict[str, Any] | None:
     """What it takes to find a regular file again, and where in it standard input begins."""
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    if not stat.S_ISREG(descriptors().status(fd).st_mode):
         return None
     try:
         path = os.readlink(f"/proc/self/fd/{fd}")

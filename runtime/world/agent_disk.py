@@ -6,15 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from anabranch.runtime.savepoint.folder import SavepointError
 from anabranch.runtime.storage.state_folder import StateError
 from anabranch.runtime.world.disk_faults import Blow, DiskFaults
 
-REFUSED = (StateError, OSError)
-"""What a command raises that cannot use the state folder; nothing has happened then."""
+REFUSED = (StateError, SavepointError, OSError)
+"""What a command raises that cannot use the state folder, or read a savepoint; nothing has happened
+then."""
 GIVEN_UP = (
     "the state of the run cannot be kept in",
     "did not start: cannot begin in",
     "did not start: agent.journal: cannot read its extent",
+    "the savepoint could not be written",
 )
 """What a run reports that has failed because of it; the next one goes on."""
 PAUSE_S = 0.05

@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import select
 import stat
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+from anabranch.runtime.ports.descriptors import descriptors
 from anabranch.runtime.ports.store import File, Held, Store, T
 from anabranch.runtime.world.disk_faults import NO_FAULTS, NOTHING_LEFT, Blow, DiskFaults, Left
 from anabranch.runtime.world.disk_nodes import Change, DiskNode
@@ -185,7 +185,7 @@ class MemoryFile(File):
         return bytes(node.data[at : at + size])
 
     def take(self, source: int, size: int, at: int) -> int:
-        """From a pipe of the system: worlds have none of their own."""
+        """Where worlds have no descriptors of their own, from one of the system."""
         node = self._used(self._opened.writes).node
         blow = self._store.asks("extend", self._path, size)
         if blow is not None and blow.error:  # what is moved is reported, and no error behind it
@@ -196,9 +196,9 @@ class MemoryFile(File):
             raise refusal(errno.ENOSPC)
         data = b""
         if room:
-            if not select.select([source], [], [], 0)[0]:
+            if not descriptors().can_read(source):
                 raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-            data = os.read(source, room)
+            data = descriptors().read(source, room)
             node.write(data, at)
         self._store.suffers(blow)
         return len(data)

@@ -5,37 +5,48 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import get_args
 
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
-from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent.deaths import RESUMES_MAX
 from anabranch.runtime.pipeline.definition import Delivery
-from anabranch.runtime.world.drawn_losses import copies_and_losses
+from anabranch.runtime.world.drawn_trial import EXACTLY, Crashes, Trial
+from anabranch.runtime.world.fleet import FLEET, fleet
 from anabranch.runtime.world.graphs import (
     Breadth,
     Graph,
     Supply,
     before_a_slow_one,
-    counted_twice,
     drawn_graph,
     keyed_row,
 )
 from anabranch.runtime.world.load import InputLoad
-from anabranch.runtime.world.scenes import DEADLOCK, NEAR, SCENES, GraphScene, Scene
-from anabranch.runtime.world.stream import Conditions
-from anabranch.runtime.world.troubles import NO_TROUBLES, Troubles
-from anabranch.runtime.world.world import End, HostDrain, Loss, Pinning
+from anabranch.runtime.world.scenes import NEAR, SCENES, GraphScene, Scene
+from anabranch.runtime.world.stdio_scene import STDIO, StdioScene
+from anabranch.runtime.world.variants import (
+    PREY_EACH_MAX,
+    apart,
+    before_a_new_owner,
+    drawn_conditions,
+    drawn_troubles,
+    ending,
+    hanging,
+    may_save,
+    pinned,
+    saving,
+    spread,
+)
 
-Crashes = Literal["some", "all", "none"]
-EXACTLY: Delivery = "effectively-once"
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
 APART = "hosts"
+PARQUET = "parquet"
+SAVEPOINTS = "savepoints"
 NEW_OWNER = "new-owner"
-DRAWN = ("graph", "row", "leavers", APART)
-NAMES = (*DRAWN, NEW_OWNER, *SCENES, NEAR.name)  # of all pipelines that may be asked for
+DRAWN = ("graph", "row", "leavers", APART, PARQUET)
+NAMES = (*DRAWN, SAVEPOINTS, STDIO, NEW_OWNER, *SCENES, NEAR.name, FLEET)
+"""Of all pipelines that a world may be asked to have."""
 SUDDEN = (0.0, 0.0, 0.05, 0.2)
 """Where processes may die: see `Troubles.sudden`."""
 AT_ONCE_SHARE = 0.5
@@ -51,12 +62,18 @@ FULL = (0.0, 0.0, 0.0, 0.05)
 """How probable it may be that a call to the disk finds no room."""
 ENDS_SHARE = 0.3
 """Of the worlds in which processes may die: in these all of them do at once."""
-AGENT_DISK_SHARE = 0.5
-"""Of those: the disk fails the agent, too."""
 CONGESTED_SHARE = 0.3
 """Of the graphs in which one operator by key follows another: there the key groups of the first
 move all the time, while the second has long queues. What it has received of the moves is far ahead
 of what it has processed."""
+PARQUET_SHARE = 0.1
+"""Of the graphs that were not asked for: one of their sinks writes Parquet files, or several do."""
+KILLED_AT_FILES = (0.0, 0.01, 0.03)
+"""How probable it is there that a call to the disk kills its process."""
+SAVING_SHARE = 0.06
+"""Of the worlds: their run stops with a savepoint, and another one begins from it."""
+STDIO_SHARE = 0.03
+"""Of the worlds: they read standard input, and write to standard output."""
 ROWS_SHARE = 0.15
 """Of the graphs: they are two operators by key in a row. There, too, the key groups of the first
 move all the time, and deaths hit one of the two more often than the others."""
@@ -67,11 +84,6 @@ NEAR_SHARE = 0.5
 HOSTS_SHARE = 0.15
 APART_SHARE = 0.7
 """Of those worlds in which no process hangs, which only its own host would see."""
-HOST_LOSSES_EACH_MAX = 3
-"""Of one instance: what it waited for may be far away for long, and too many deaths in a row give a
-run up."""
-PINS_SHARE = 0.2
-"""Of the worlds with operators that scale: a user sets how many instances some of them have."""
 RELOCATIONS_SHARE = 0.3
 """Of the worlds with decisions."""
 LEAVERS_SHARE = 0.1
@@ -81,9 +93,6 @@ LEAVERS = ("b duplicate", "b duplicate", "b leave", "b leave", "a duplicate", "a
 DEATHS_EACH_MAX = RESUMES_MAX
 """Of one instance or service, whatever kills it: after more of them in a row a run is given up,
 which proves nothing."""
-PREY_EACH_MAX = 3
-"""Of one instance where one operator is the prey: after more of them in a row a tuple may count as
-their reason."""
 RESTING_SHARE = 0.4
 """Of the worlds whose source can wait: they come to rest before their input ends."""
 REST_S = 8.0
@@ -94,10 +103,6 @@ SERVICE_HANGS_SHARE = 0.3
 """Of the worlds with a service in which processes may die: that hangs."""
 HANGS_REST_S = 40.0
 """More time to come to rest where processes hang: it takes seconds until that is noticed."""
-EARLY_SHARE = 0.05
-"""Of halts and hangs: they may come before the run has begun, which gives it up."""
-HANGS_EACH_MAX = 2
-"""Of one instance: with more, a run would be given up too often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,85 +142,32 @@ SIZES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentDisk:
-    """How probable it is that a call of the agent to the disk finds no room, cannot read, cannot
-    sync, or is its last one; the last of them after some calls (see `ByChance`)."""
-
-    full: float = 0.0
-    unreadable: float = 0.0
-    unsyncable: float = 0.0
-    killed: float = 0.0
-    aimed: float = 0.0
-
-
-SOUND = AgentDisk()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """A world. `decisions`: as a scale script has them. `killed`, `full`: how probable it is that
-    a call to the disk kills its process, and that there is no room. `sync_s`: how long a sync
-    takes. `ends`: of all processes at once; another agent goes on. `agent_disk`: what agents
-    meet where that is so. `rest_at_s`: when the world should be at rest, while its input has not
-    ended. `copies`: of each journal on other hosts."""
-
-    seed: int
-    size: str
-    scene: Scene
-    load: InputLoad
-    decisions: tuple[str, ...]
-    conditions: Conditions
-    limits: Limits = DEFAULT_LIMITS
-    troubles: Troubles = NO_TROUBLES
-    killed: float = 0.0
-    full: float = 0.0
-    delivery: Delivery = EXACTLY
-    ends: tuple[End, ...] = ()
-    agent_disk: AgentDisk = SOUND
-    sync_s: float = 0.0
-    groups: int = 8
-    rest_at_s: float | None = None
-    hosts: tuple[HostRoom, ...] = ()
-    apart: bool = False
-    """All hosts but the first have a worker and files of their own, and can be cut off."""
-    drains: tuple[HostDrain, ...] = ()
-    pins: tuple[Pinning, ...] = ()
-    copies: int = 0
-    losses: tuple[Loss, ...] = ()
-
-    @property
-    def outlives_power(self) -> bool:
-        return any(end.power for end in self.ends)
-
-    @property
-    def hangs(self) -> bool:
-        """Whether a process may stay silent for ever."""
-        troubles = self.troubles
-        silent = troubles.halts + troubles.hangs + troubles.spins + troubles.service_hangs
-        return silent > 0 or self.scene is DEADLOCK
-
-    @property
-    def until_s(self) -> float:
-        """Nothing goes wrong after this."""
-        return self.load.span_s + 0.3
-
-
 def drawn(
     seed: int, scene: str | Scene = "", *, size: str = "small", crashes: Crashes = "some"
 ) -> Trial:
     """The world of a seed. `scene`: this one and no other; "graph": one that is drawn; "row": two
     operators by key in a row; "leavers": see `LEAVERS_SHARE`; "hosts": one that is drawn, `apart`;
-    "new-owner": see `before_a_new_owner`, for no seed without being asked for. `crashes`: whether
-    processes die in it: in some worlds, in all, or in none. Raises `KeyError` for an unknown size.
+    "parquet": one with a Parquet sink; "savepoints": any, in two runs, if it can stop with a
+    savepoint; "stdio": from standard input to standard output; "new-owner": see
+    `before_a_new_owner`, and "fleet": see `fleet`; both for no seed without being asked for.
+    `crashes`: whether processes die in it: in some worlds, in all, or in none. Raises `KeyError`
+    for an unknown size.
     """
     if scene == NEW_OWNER:
         return before_a_new_owner(seed, size, deadly=crashes != "none")
+    if scene == FLEET:
+        return fleet(seed, size, deadly=crashes != "none")
     drawing = _TrialDrawing(seed, size, crashes)
     if scene == APART:
         drawing.hangs = False
         return apart(drawing.trial("graph"))
-    trial = drawing.trial(scene)
+    of_stdio = not scene and random.Random(f"{seed} with stdio").random() < STDIO_SHARE
+    if of_stdio or scene == STDIO:
+        return pinned(drawing.trial(StdioScene(seed)))
+    trial = drawing.trial("" if scene == SAVEPOINTS else scene)
+    stops = not scene and random.Random(f"{seed} saving").random() < SAVING_SHARE
+    if (stops or scene == SAVEPOINTS) and may_save(trial):
+        return pinned(saving(trial))
     chance = random.Random(f"{seed} hosts").random()
     if not trial.scene.scaled or chance >= HOSTS_SHARE:
         return pinned(trial)
@@ -270,6 +222,9 @@ class _TrialDrawing:
             if rest_at_s is not None:  # it waits for its last tuples
                 supplies.remove("items")
             graph = replace(graph, supply=random.Random(f"{self.seed} supply").choice(supplies))
+            of_parquet = random.Random(f"{self.seed} parquet")
+            if name == PARQUET or (not wanted and of_parquet.random() < PARQUET_SHARE):
+                graph = graph.in_parquet(of_parquet)
             scene = GraphScene(graph, load, decides=decides)
         elif name == NEAR.name or (name == "windows" and self._is_near()):
             scene = NEAR
@@ -398,7 +353,10 @@ class _TrialDrawing:
             troubles = replace(troubles, service_kills=kills)
         if self.restless is LEAVERS:  # what is repeated comes late from some
             troubles = replace(troubles, clogs=10.0, stops=5.0)
-        return replace(trial, troubles=troubles, killed=rng.choice((0.0, 0.0, 0.002)))
+        killed = rng.choice((0.0, 0.0, 0.002))
+        if trial.scene.tables or trial.scene.texts:  # whose files are only seen whole or not at all
+            killed = random.Random(f"{self.seed} half files").choice(KILLED_AT_FILES)
+        return replace(trial, troubles=troubles, killed=killed)
 
     def _decisions(self, scene: Scene) -> list[str]:
         """Scattered, or so close together that all rounds overlap, at the end of the input too."""
@@ -436,165 +394,3 @@ class _TrialDrawing:
             return []
         times = [max(0.0, rng.uniform(first_s, last_s)) for _ in range(rng.choice((1, 3, 8)))]
         return [f"{at_s:.4f} {rng.choice(among)} relocate" for at_s in times]
-
-
-# -- what worlds of every kind draw ---------------------------------------------------------------
-
-
-def drawn_conditions(rng: random.Random) -> Conditions:
-    return Conditions(
-        latency_s=rng.choice((20e-6, 200e-6, 0.005)),
-        jitter_s=rng.choice((50e-6, 0.001, 0.02)),
-        stalls=rng.choice((0.0, 0.0, 0.02)),
-        cuts=rng.choice((0.0, 0.3)),
-        wire_bytes=rng.choice((2_000, 128_000)),
-    )
-
-
-def drawn_troubles(rng: random.Random, until_s: float, *, rough: bool) -> Troubles:
-    """Those that no process dies of; not `rough`: none."""
-    return Troubles(
-        until_s=until_s,
-        cuts=rng.choice((0.0, 5.0, 20.0)) if rough else 0.0,
-        half_open_s=rng.choice((0.0, 0.3)),
-        hang_ups=rng.choice((0.0, 5.0)) if rough else 0.0,
-        clogs=rng.choice((0.0, 5.0)) if rough else 0.0,
-        deafs=rng.choice((0.0, 3.0)) if rough else 0.0,
-        stops=rng.choice((0.0, 3.0)) if rough else 0.0,
-        slows=rng.choice((0.0, 3.0)) if rough else 0.0,
-    )
-
-
-def drawn_ends(rng: random.Random, until_s: float, *, power: bool) -> tuple[tuple[End, ...], float]:
-    """One to three of all processes at once, and how long a sync of the disk takes, which matters
-    where `power` is lost."""
-    count = rng.choice((1, 2, 3))
-    times = sorted(rng.uniform(0.0, until_s) for _ in range(count))
-    sync_s = rng.choice((0.0, 0.0005, 0.005)) if power else 0.0
-    return tuple(End(at_s, power) for at_s in times), sync_s
-
-
-def spread(trial: Trial) -> Trial:
-    """The same, but instances are on several hosts, which are drained until one is left, or fewer.
-    All processes of one die at once, if hosts die."""
-    rng = random.Random(f"{trial.seed} drains")
-    names = [f"host-{number}" for number in range(rng.choice((2, 3, 5)))]
-    rooms = [HostRoom(name, 4.0, rng.choice((1_500.0, 8_000.0))) for name in names]
-    drained = rng.sample(names, rng.randrange(len(names)))
-    return replace(
-        trial,
-        hosts=tuple(rooms),
-        drains=tuple(HostDrain(rng.uniform(0.0, trial.until_s), name) for name in drained),
-        troubles=replace(trial.troubles, hosts=len(names)),
-    )
-
-
-def apart(trial: Trial) -> Trial:
-    """The same on several hosts, which have files of their own, are cut off, and lose all their
-    processes. At the end of all processes those of the other hosts may live on."""
-    rng = random.Random(f"{trial.seed} cuts of hosts")
-    trial = replace(spread(trial), apart=True)
-    home = trial.hosts[0].name  # where ends are that have to be somewhere
-    drains = tuple(drain for drain in trial.drains if drain.host != home)
-    calm = trial.rest_at_s is not None  # what is cut off is not at rest for long
-    troubles = replace(
-        trial.troubles,
-        host_cuts=0.0 if calm else rng.choice((0.0, 2.0, 6.0)),
-        cut_off_s=rng.choice((0.3, 3.0, 15.0)),
-    )
-    if troubles.kill and not calm:
-        losses, away_s = rng.choice((0.0, 2.0, 6.0)), rng.choice((0.1, 2.0, 10.0))
-        most = min(troubles.kills_each_max, HOST_LOSSES_EACH_MAX)
-        troubles = replace(troubles, host_losses=losses, away_s=away_s, kills_each_max=most)
-    ends = tuple(
-        end if end.power or rng.random() < 0.3 else end._replace(gap_s=rng.choice((0.0, 0.5, 3.0)))
-        for end in trial.ends
-    )
-    trial = replace(trial, drains=drains, troubles=troubles, ends=() if calm else ends)
-    copies, lost = copies_and_losses(trial.seed, [h.name for h in trial.hosts], trial.until_s)
-    if not (copies and troubles.kill) or calm:
-        return trial
-    ends = tuple(end._replace(power=False) for end in trial.ends)
-    return replace(trial, copies=copies, losses=lost, ends=ends)
-
-
-def before_a_new_owner(seed: int, size: str, *, deadly: bool) -> Trial:
-    """Once, an instance of an operator by key gives key groups to a newcomer. The slow one that
-    follows has a long queue of what the old owner has sent, and dies when the new owner, of which
-    it had nothing, may have begun to send. Nothing else has where it was."""
-    rng = random.Random(f"{seed} new owner")
-    count, span_s = rng.choice((100, 200)), rng.choice((0.2, 0.4))
-    load = InputLoad(count=count, span_s=span_s, bursts=((0.0, count),))
-    trial = Trial(
-        seed=seed,
-        size=size,
-        scene=GraphScene(counted_twice(rng), load, decides=False),
-        load=load,
-        decisions=(f"{rng.uniform(0.2, 0.6) * span_s:.4f} c duplicate",),
-        conditions=replace(drawn_conditions(rng), jitter_s=0.02),
-        limits=replace(DEFAULT_LIMITS, batch_tuples_max=rng.choice((1, 3)), linger_s=0.0),
-    )
-    troubles = Troubles(until_s=trial.until_s, clogs=10.0)  # repeats come late from some
-    if deadly:
-        kills = rng.choice((6.0, 12.0))
-        troubles = replace(troubles, kills=kills, aimed=1.0, prey="d", kills_each_max=PREY_EACH_MAX)
-    return replace(trial, troubles=troubles)
-
-
-def pinned(trial: Trial) -> Trial:
-    """The same, but in some worlds a user sets how many instances operators have, one to four
-    times, and takes some of it back."""
-    rng = random.Random(f"{trial.seed} pins")
-    if not trial.scene.scaled or trial.troubles.prey or rng.random() >= PINS_SHARE:
-        return trial  # where an operator is the prey, moves or leaves of another are what is tried
-    times = sorted(rng.uniform(0.0, trial.until_s) for _ in range(rng.choice((1, 1, 2, 4))))
-    pins = [Pinning(t, rng.choice(trial.scene.scaled), rng.choice((None, 1, 2, 3))) for t in times]
-    return replace(trial, pins=tuple(pins))
-
-
-def ending(trial: Trial) -> Trial:
-    """The same, but all processes end at once, one to three times; half of the trials lose their
-    power then."""
-    rng = random.Random(f"{trial.seed} ends")
-    ends, sync_s = drawn_ends(rng, trial.until_s, power=rng.random() < 0.5)
-    of_agent = random.Random(f"{trial.seed} disk of the agent")
-    agent_disk = SOUND
-    if of_agent.random() < AGENT_DISK_SHARE:
-        agent_disk = AgentDisk(
-            full=of_agent.choice((0.0, 0.02, 0.3)),
-            unreadable=of_agent.choice((0.0, 0.02, 0.1)),
-            unsyncable=of_agent.choice((0.0, 0.02)),
-            killed=of_agent.choice((0.0, 0.005, 0.02)),
-            aimed=of_agent.choice((0.0, 0.1, 0.4)),
-        )
-    return replace(trial, ends=ends, sync_s=sync_s, agent_disk=agent_disk)
-
-
-def hanging(trial: Trial) -> Trial:
-    """The same, but processes are stopped for good, wait for ever, or compute for long."""
-    rng = random.Random(f"{trial.seed} hanging")
-    troubles = replace(
-        trial.troubles,
-        halts=rng.choice((0.0, 1.0, 4.0)),
-        hangs=rng.choice((0.0, 1.0, 4.0)),
-        spins=rng.choice((0.0, 1.0, 4.0)),
-        parent_stops=rng.choice((0.0, 0.0, 2.0)),
-        service_hangs=rng.choice((2.0, 6.0)) if trial.scene.served else 0.0,
-        early=EARLY_SHARE,
-        kills_each_max=HANGS_EACH_MAX,
-    )
-    return replace(trial, troubles=troubles)
-
-
-def plain(value: Any) -> Any:
-    """A trial as values that JSON can carry."""
-    if isinstance(value, Scene):
-        graph = getattr(value, "graph", None)
-        return {"name": value.name, "graph": plain(graph)}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, End | HostDrain | Pinning):
-        return value._asdict()
-    if isinstance(value, tuple | list):
-        return [*map(plain, value)]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.policies.policy import Scale
-from anabranch.runtime.world.drawing import Trial, drawn_conditions
+from anabranch.runtime.world.drawn_trial import Trial
 from anabranch.runtime.world.graphs import Graph, GraphNode, Outlet
 from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.scenes import GraphScene
 from anabranch.runtime.world.troubles import Troubles
+from anabranch.runtime.world.variants import drawn_conditions
 from anabranch.runtime.world.world import HostDrain
 
 FLEET = "fleet"

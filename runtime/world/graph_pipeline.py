@@ -13,6 +13,7 @@ from anabranch.runtime.ports import clock
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.foreach import foreach
 from anabranch.runtime.sinks.jsonl import jsonl
+from anabranch.runtime.sinks.parquet import parquet
 from anabranch.runtime.sources.generate import generate
 from anabranch.runtime.sources.items import items
 from anabranch.runtime.world.bursts import Bursts
@@ -29,6 +30,10 @@ from anabranch.runtime.world.graphs import (
 )
 from anabranch.runtime.world.load import FOLDER, InputLoad
 from anabranch.runtime.world.outside import Outside, Sender
+
+COLUMNS = "number long, trail string"
+ROWS, EVERY_S = 40, 0.1
+"""Of each Parquet file: so few that there are several."""
 
 
 class GraphPipeline:
@@ -75,6 +80,8 @@ class GraphPipeline:
             sink = foreach(partial(_take, taken))
         elif kind == "discard":
             sink = discard()
+        elif kind == "parquet":
+            sink = parquet(FOLDER / outlet.name, COLUMNS, rows=ROWS, every_s=EVERY_S)
         if kind == "keyed jsonl":
             stream.key_by(_last_key).sink(outlet.name, sink, scale=outlet.scale)
         else:

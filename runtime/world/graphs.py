@@ -67,7 +67,7 @@ def time_of(number: int) -> float:
 
 
 Supply = Literal["bursts", "outside", "items"]
-SinkKind = Literal["jsonl", "keyed jsonl", "foreach", "discard"]
+SinkKind = Literal["jsonl", "keyed jsonl", "parquet", "foreach", "discard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,17 @@ class Graph:
         counting = {node.name for node in self.nodes if node.kind == "count"}
         among = [node for node in self.nodes if node.name in counting]
         return [(a, node.name) for node in among for a in node.above if a in counting]
+
+    def in_parquet(self, rng: random.Random) -> Graph:
+        """The same, but at least one sink whose results would go into a file writes Parquet files,
+        unless they are all behind windows: their results are not in columns."""
+        windows = {node.name for node in self.nodes if node.kind == "window"}
+        fit = [o for o in self.outlets if "jsonl" in o.kind and o.above not in windows]
+        if not fit:
+            return self
+        chosen = {o.name for o in rng.sample(fit, rng.randint(1, len(fit)))}
+        outlets = (replace(o, kind="parquet") if o.name in chosen else o for o in self.outlets)
+        return replace(self, outlets=(*outlets,))
 
     def congested(self, above: str, below: str, cost_s: float) -> Graph:
         """The same, but `above` has several instances, and `below` one that is slow."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from anabranch.runtime.world import (
     lapses_of_channels,
     lapses_of_copies,
+    lapses_of_ends,
     lapses_of_hosts,
     lapses_of_instances,
     lapses_of_the_agent,
@@ -21,6 +22,7 @@ LAPSES = (
     *lapses_of_the_agent.LAPSES,
     *lapses_of_hosts.LAPSES,
     *lapses_of_copies.LAPSES,
+    *lapses_of_ends.LAPSES,
 )
 
 

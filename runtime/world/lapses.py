@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.runtime.world.drawing import Crashes
+from anabranch.runtime.world.drawn_trial import Crashes
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,14 @@ class Observer:
         found = [me for me, one in self._processes.items() if one is process]
         return any(_is_busy(self._states[me]) for me in found)
 
+    def go_on_with(self, operators: Mapping[str, Operator]) -> None:
+        """Another run begins, whose instances are others by the same names."""
+        self._operators = operators
+        self._states.clear()
+        self._processes.clear()
+        for some in (self._begun, self._started, self._replaced):
+            some.clear()
+
     # -- while it goes on ----------------------------------------------------------------------
 
     def _see(

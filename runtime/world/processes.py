@@ -200,7 +200,7 @@ class WorldProcesses:
         on_error: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self.all: list[WorldProcess] = []
-        self._pipeline = pipeline
+        self.pipeline = pipeline
         self._timeline = timeline
         self._network = network
         self._disk = disk
@@ -347,7 +347,7 @@ class WorldProcesses:
         if order["role"] == "service":
             process.loop.name, process.is_service = process.seen.name, True
             service = msgspec.convert(order, AssignService)
-            return await serve(link, service, self._pipeline, process)
+            return await serve(link, service, self.pipeline, process)
         if order["role"] == "keeper":
             process.loop.name = process.seen.name
             copies = msgspec.convert(order, AssignKeeper)
@@ -357,7 +357,7 @@ class WorldProcesses:
         task = msgspec.structs.replace(task, ahead_s=0.0)
         task = process.task = await self.assigned(process, task)
         process.loop.name = f"{process.me}/{task.incarnation}"
-        return await live(link, task, self._pipeline, process)
+        return await live(link, task, self.pipeline, process)
 
     async def assigned(self, process: WorldProcess, task: Assign) -> Assign:
         """It has its task: what it has to do before it begins."""

@@ -26,6 +26,7 @@ from anabranch.runtime.world.graphs import Graph, GraphNode, Outlet, without_cou
 from anabranch.runtime.world.guests import Guest
 from anabranch.runtime.world.load import FOLDER, InputLoad
 from anabranch.runtime.world.processes import crash, hang
+from anabranch.runtime.world.standard_streams import StandardStreams
 
 INSTANCES_MAX = 4
 KEYS = 7
@@ -47,9 +48,11 @@ Counts = dict[str, Counter[Any]]
 class Scene(ABC):
     """`scaled`, `keyed`: operators that may be ordered to scale, and to move state. `crashes`:
     tuples of it end their process. `decides`: its operators scale by their load. `files`: sinks
-    whose results are files; `taken`: what those have got that are functions, some twice perhaps if
-    processes have died. `may_lose`: `counts` judges deliveries that lose some or give some twice;
-    otherwise results depend on the order of tuples. `resumable`: another agent can go on with it.
+    whose results are files of lines; `tables`: folders of Parquet files; `texts`: files of which
+    the lines count, whatever they are; `taken`: what those have got that are functions, some twice
+    perhaps if processes have died. `may_lose`: `counts` judges deliveries that lose some or give
+    some twice; otherwise results depend on the order of tuples. `resumable`: another agent can go
+    on with it.
     `served`: its ends have a service."""
 
     name: str
@@ -58,6 +61,8 @@ class Scene(ABC):
     crashes: bool = False
     decides: bool = False
     files: tuple[str, ...] = ("out",)
+    tables: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
     may_lose: bool = False
     resumable: bool = True
     served: bool = False
@@ -72,6 +77,12 @@ class Scene(ABC):
     def guests(self) -> tuple[Guest, ...]:
         """What the pipeline that was built last deals with in its world."""
         return ()
+
+    @property
+    def streams(self) -> StandardStreams | None:
+        """Standard input and output of the pipeline that was built last; None: those of the
+        system."""
+        return None
 
     def counts(self, found: Sinks, load: InputLoad) -> tuple[Counts, Counts] | None:
         """How often each result is there, and how often it should be. None unless `may_lose`."""
@@ -135,6 +146,7 @@ class GraphScene(Scene):
         )
         self.keyed = tuple(n.name for n in graph.nodes if n.keyed and n.name in self.scaled)
         self.files = tuple(o.name for o in graph.outlets if "jsonl" in o.kind)
+        self.tables = tuple(o.name for o in graph.outlets if o.kind == "parquet")
         self.may_lose = not graph.timed
         self._pipeline = GraphPipeline(graph, load)
         self._want = graph_oracle.expected(graph, load)

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 
 from anabranch.protocol.states import Active, Finished
 from anabranch.runtime.keyed.processor import KeyedProcessor
-from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
+from anabranch.runtime.live.agent.open_run import open_run
 from anabranch.runtime.live.agent.roster import Member, Phase
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -74,9 +74,8 @@ class SteppedWorld(World):
         with self._inside():
             self._store.make_folder(FOLDER)
             (of_agent,) = self._open.enter_context(self.loops(AGENT))
-            prepare_ends(self.pipeline, resumed=False, adds=False)
-            give_up_what_was(self.pipeline, None, adds=False)
-            self._ended = of_agent.create_task(self._carry_out(None), name="run")
+            begun = open_run(self.pipeline, self.options)
+            self._ended = of_agent.create_task(self._carry_out(*begun), name="run")
             self._until(self._has_begun)
         self.settle()
 

@@ -14,7 +14,8 @@ from typing import Any, cast
 
 from anabranch.protocol.table import TABLE
 from anabranch.runtime.values.worker_pool import leave_ctrl_c
-from anabranch.runtime.world.drawing import Crashes, Trial, drawn
+from anabranch.runtime.world.drawing import drawn
+from anabranch.runtime.world.drawn_trial import Crashes, Trial
 from anabranch.runtime.world.lapse_list import lapse_named
 from anabranch.runtime.world.lapses import Lapse, neglected
 from anabranch.runtime.world.trial import WorldOutcome, WorldVerdict, judged

@@ -14,8 +14,9 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.live.instance.poison_guard import ENDED_ITS_PROCESS
@@ -25,14 +26,15 @@ from anabranch.runtime.policies.script import Script, parse_script
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.world.disk_faults import ByChance, DiskFaults
-from anabranch.runtime.world.drawing import EXACTLY, SIZES, Trial
+from anabranch.runtime.world.drawing import SIZES
+from anabranch.runtime.world.drawn_trial import EXACTLY, Saving, Trial
 from anabranch.runtime.world.graph_oracle import differences
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.observer import Observer, StoryRow
 from anabranch.runtime.world.scenes import Sinks
 from anabranch.runtime.world.surroundings import WorldError
 from anabranch.runtime.world.timeline import Deadlock, TooLong
-from anabranch.runtime.world.world import World
+from anabranch.runtime.world.world import SavepointStop, World
 
 LETTERS = FOLDER / "dead.jsonl"
 ENDED = ("was killed by SIGKILL", "was stopped", "hung for")
@@ -108,10 +110,10 @@ def told(trial: Trial, *, written: bool = True) -> tuple[WorldOutcome, list[Stor
         reason=reason,
         virtual_s=world.timeline.now,
         events=observer.events,
-        tuples=0 if report is None else report.ledger.tuples_out,
+        tuples=sum(one.ledger.tuples_out for one in world.reports),
         trace=world.network.trace,
         cpu_s=clock.process_s() - began_s,
-        happened=_happened(world, report),
+        happened=_happened(world),
     )
     return outcome, observer.rows
 
@@ -120,17 +122,9 @@ def world_of(
     trial: Trial, *, written: bool = False, disk_faults: DiskFaults | None = None
 ) -> World:
     """`disk_faults`: what instances meet in place of what the trial has."""
-    pipeline = Pipeline(
-        "world",
-        groups=trial.groups,
-        dead_letters=str(LETTERS),
-        delivery=trial.delivery,
-        durable="hosts" if trial.copies else "power" if trial.outlives_power else "process",
-        copies=trial.copies or 1,
-    )
+    pipeline = _built(trial)
     for taken in trial.scene.taken.values():
         taken.clear()
-    trial.scene.build(pipeline, trial.load)
     observer = Observer(
         {str(name): operator for name, operator in pipeline.operators.items()},
         pipeline.topology,
@@ -163,7 +157,42 @@ def world_of(
         pins=trial.pins,
         losses=trial.losses,
         fixed={*pipeline.operators} - {*trial.scene.scaled},
+        stop=_stop(trial),
+        streams=trial.scene.streams,
     )
+
+
+def _built(trial: Trial) -> Pipeline:
+    pipeline = Pipeline(
+        "world",
+        groups=trial.groups,
+        dead_letters=str(LETTERS),
+        delivery=trial.delivery,
+        durable="hosts" if trial.copies else "power" if trial.outlives_power else "process",
+        copies=trial.copies or 1,
+    )
+    trial.scene.build(pipeline, trial.load)
+    return pipeline
+
+
+def _stop(trial: Trial) -> SavepointStop | None:
+    return (
+        None
+        if trial.saving is None
+        else SavepointStop(trial.saving.at_s, _then(trial, trial.saving))
+    )
+
+
+def _then(trial: Trial, saving: Saving) -> Pipeline:
+    """What begins from the savepoint."""
+    pipeline = _built(trial)
+    operators = {str(name): operator for name, operator in pipeline.operators.items()}
+    for name, least in saving.least:
+        operator = operators[name]
+        assert operator.scale is not None
+        scale = replace(operator.scale, min_instances=min(least, operator.scale.max_instances))
+        pipeline.operators[operator.name] = replace(operator, scale=scale)
+    return pipeline
 
 
 def _disk_faults(trial: Trial) -> DiskFaults:
@@ -196,16 +225,17 @@ def _verdict(trial: Trial, world: World, report: Report) -> tuple[WorldVerdict, 
         found = results(trial, world)
     except ValueError as error:
         return WorldVerdict.INVALID, str(error)
-    fault = next(_faults(trial, found), "") or _fault_of_letters(trial, world, report)
+    fault = next(_faults(trial, found), "") or _fault_of_letters(trial, world)
     blamed = trial.troubles.kill and _blames_a_tuple(world)
     if fault and not blamed:
         return WorldVerdict.INVALID, fault
-    if not report.ok:
-        told = "; ".join(report.ledger.faults) or f"the run ended as {report.ended}"
-        return WorldVerdict.INVALID, told
+    for one in world.reports:
+        if not one.ok:
+            told = "; ".join(one.ledger.faults) or f"the run ended as {one.ended}"
+            return WorldVerdict.INVALID, told
     if fault:
         return WorldVerdict.UNKNOWN, f"a tuple counts as the reason of deaths; {fault}"
-    if not report.ledger.tuples_out:
+    if not any(one.ledger.tuples_out for one in world.reports):
         return WorldVerdict.UNKNOWN, "no tuple was delivered"
     return WorldVerdict.VALID, ""
 
@@ -219,7 +249,25 @@ def results(trial: Trial, world: World) -> Sinks:
             found[name] = [_in_tuples(json.loads(line)) for line in lines]
         except json.JSONDecodeError as error:
             raise ValueError(f"at {name} a line is torn: {error.doc!r}") from None
+    for name in trial.scene.texts:
+        found[name] = world.written(FOLDER / name).decode().splitlines()
+    for name in trial.scene.tables:
+        found[name] = [*_rows_in(world, FOLDER / name)]
     return found
+
+
+def _rows_in(world: World, folder: Path) -> Iterator[tuple[Any, ...]]:
+    """Of all Parquet files there. Raises `ValueError` if one is damaged."""
+    from pyarrow import ArrowException, BufferReader, parquet
+
+    for name in world.names(folder):
+        if name.startswith("."):  # it is not complete
+            continue
+        try:
+            table = parquet.read_table(BufferReader(world.written(folder / name)))
+        except (ArrowException, OSError) as error:
+            raise ValueError(f"{name} of {folder.name} is damaged: {error}") from None
+        yield from zip(*table.to_pydict().values(), strict=True)
 
 
 def _in_tuples(value: Any) -> Any:
@@ -240,9 +288,10 @@ def _faults(trial: Trial, found: Sinks) -> Iterator[str]:
             yield f"at {name} {fault}"
 
 
-def _fault_of_letters(trial: Trial, world: World, report: Report) -> str:
+def _fault_of_letters(trial: Trial, world: World) -> str:
     dead = trial.scene.dead(trial.load)
-    counted, written = report.ledger.dead_letters, len(world.written(LETTERS).splitlines())
+    counted = sum(report.ledger.dead_letters for report in world.reports)
+    written = len(world.written(LETTERS).splitlines())
     if trial.losses:  # those that lie on a host are lost with it
         written = counted
     least = 0 if trial.delivery == "at-most-once" else dead
@@ -259,7 +308,7 @@ def _blames_a_tuple(world: World) -> bool:
     return any(f"{ENDED_ITS_PROCESS}{how}" in letters for how in ENDED)
 
 
-def _happened(world: World, report: Report | None) -> Counter[str]:
+def _happened(world: World) -> Counter[str]:
     assert world.observer is not None
     found = Counter(world.troubles.done)
     found["moves"] = world.observer.done["moved"]
@@ -271,7 +320,8 @@ def _happened(world: World, report: Report | None) -> Counter[str]:
         found.update({f"disk {kind}": n for kind, n in faults.met.items()})
     if isinstance(world.agent_faults, ByChance):
         found.update({f"agent's disk {kind}": n for kind, n in world.agent_faults.met.items()})
-    if report is not None:
+    found["savepoints"] = len(world.reports) - 1 if world.reports else 0
+    for report in world.reports:
         for operator in report.operators:
             found["joins"] += operator.joins
             found["leaves"] += operator.leaves

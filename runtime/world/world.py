@@ -2,7 +2,8 @@
 troubles that come to them.
 
 Everything that a run meets is drawn from the seed: the same seed gives the same run to the byte
-(in a program with the same `PYTHONHASHSEED`).
+(in a program with the same `PYTHONHASHSEED`, if functions of the pipeline depend on the order of
+sets).
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.host_sites import HOME, Elsewhere
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
+from anabranch.runtime.live.agent.open_run import open_run
 from anabranch.runtime.live.agent.pins import check_pin
-from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
-from anabranch.runtime.live.agent.state_dir import StateDir, kept_in, open_state
+from anabranch.runtime.live.agent.state_dir import StateDir, kept_in
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
-from anabranch.runtime.ports import clock
+from anabranch.runtime.ports import clock, descriptors
 from anabranch.runtime.ports.disk import use, using
 from anabranch.runtime.ports.sockets import take
 from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.savepoint.folder import SAVEPOINT, Savepoint
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.world.agent_disk import GIVEN_UP, LATE_TRIES_MAX, PAUSE_S, REFUSED, ByOwner
 from anabranch.runtime.world.clock import BEGAN_WALL_S, VirtualClock
@@ -40,11 +42,12 @@ from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.loop import VirtualLoop
 from anabranch.runtime.world.observer import Observer
 from anabranch.runtime.world.processes import WorldProcess
+from anabranch.runtime.world.standard_streams import StandardStreams
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.surroundings import AGENT, Surroundings, WorldError, WorldFolder
 from anabranch.runtime.world.troubles import TroubleMaker, Troubles
 
-STATE_FOLDER = FOLDER / "state"
+STATE_FOLDER, NEXT_FOLDER = FOLDER / "state", FOLDER / "next"
 BOUND_S = 600.0
 """Of virtual time: a world that is not over by then does not end."""
 TURNS_MAX = 1_000_000
@@ -93,6 +96,14 @@ class Pinning(NamedTuple):
     instances: int | None
 
 
+class SavepointStop(NamedTuple):
+    """The input of the run ends at this time for it, and it leaves a savepoint. A run of `then`,
+    which is the same pipeline with other numbers of instances, begins from that."""
+
+    at_s: float
+    then: Pipeline
+
+
 class World(Surroundings):
     """`disk_faults`: of the disk as instances see it; `agent_faults`: as the agent does, until the
     troubles are over: they may kill it, or let it give up. `ends`: after each of them another agent
@@ -102,6 +113,7 @@ class World(Surroundings):
     becomes of the run. `hosts`: on which its instances are; none: on one; `apart`: all but the
     first have a worker and files of their own; `drains`: of these; `fixed`: operators that stay
     then. `pins`: each is set once, and again if the agent could not take it. `losses`: of hosts.
+    `stop`: two runs happen, one after the other. `streams`: standard input and output.
 
     Large because it leads a run through all its agents, and each of its parts has something to do
     at the beginning and at the end of each."""
@@ -128,6 +140,8 @@ class World(Surroundings):
         fixed: Collection[str] = (),
         pins: Sequence[Pinning] = (),
         losses: Sequence[Loss] = (),
+        stop: SavepointStop | None = None,
+        streams: StandardStreams | None = None,
     ) -> None:
         by_owner = ByOwner(
             disk_faults,
@@ -138,13 +152,7 @@ class World(Surroundings):
         )
         super().__init__(pipeline, seed, conditions or Conditions(), by_owner)
         self.ends = ends
-        self.options = replace(
-            options or Options(),
-            seed=seed,
-            transport="unix",
-            state=STATE_FOLDER if ends else None,
-            resume_or_begin=bool(ends),
-        )
+        self.options = _first_options(options or Options(), seed, goes_on=bool(ends), stop=stop)
         self.observer = observer
         self.troubles = TroubleMaker(
             troubles or Troubles(), self.processes, self.network, self.rng("troubles"), observer
@@ -157,7 +165,11 @@ class World(Surroundings):
         if apart:
             self._set_apart(hosts)
         self._fixed = dict.fromkeys(fixed, "the scene says so")
-        self._pins, self._taken_pins = _possible(pins, pipeline), list[Pinning]()
+        both = [pipeline] if stop is None else [pipeline, stop.then]
+        self._pins, self._taken_pins = _possible(pins, both), list[Pinning]()
+        self._stop, self._streams = stop, streams
+        self.reports: list[Report] = []
+        """Of the runs that have ended."""
         self.disk_faults = disk_faults
         self._clock = VirtualClock(self.timeline, self.rng("chance"), began_s)
         self.agent_faults, self._agent_power = agent_faults, agent_power
@@ -211,16 +223,30 @@ class World(Surroundings):
         )
 
     def run(self, bound_s: float = BOUND_S, turns_max: int = TURNS_MAX) -> Report:
-        """Raises `Deadlock` or `TooLong` if the run does not end, `WorldError` if an error of its
-        own code was left uncaught."""
+        """The report of the last run. Raises `Deadlock` or `TooLong` if a run does not end,
+        `WorldError` if an error of its own code was left uncaught."""
         self.pipeline.validate()
         self._store.make_folder(FOLDER)
         self._store.sync_folder(FOLDER.parent)
+        if self._streams is not None:
+            self._streams.reader = self._store
+        piped = nullcontext() if self._streams is None else descriptors.using(self._streams)
         observing = nullcontext() if self.observer is None else self.observer.observing()
         ends, late_tries = [*self.ends, NEVER], 0
         here = using(self._store)  # what is begun meanwhile never sees the real disk
-        with clock.using(self._clock), here, observing, self.loops_of(self._guests), self._hosts():
-            while (report := self._go_on(ends[0], bound_s, turns_max)) is None:
+        with (
+            clock.using(self._clock),
+            here,
+            piped,
+            observing,
+            self.loops_of(self._guests),
+            self._hosts(),
+        ):
+            while (report := self._go_on(ends[0], bound_s, turns_max)) is None or self._follows(
+                report
+            ):
+                if report is not None:
+                    continue
                 if self.timeline.now >= ends[0].at_s:
                     self._pass_without_agent(ends.pop(0).gap_s or 0.0)
                 else:
@@ -229,6 +255,25 @@ class World(Surroundings):
                     if late_tries > LATE_TRIES_MAX:
                         raise WorldError(self._why_not)
         return report
+
+    def _follows(self, report: Report) -> bool:
+        """Whether another run begins, now that one has ended."""
+        self.reports.append(report)
+        stop, self._stop = self._stop, None
+        if stop is None or not report.finished:
+            return False
+        self._remark("another run begins from the savepoint")
+        self.pipeline = self.processes.pipeline = stop.then
+        self.options = replace(
+            self.options,
+            state=NEXT_FOLDER,
+            until_committed=False,
+            begin_from=STATE_FOLDER / SAVEPOINT,
+        )
+        if self.observer is not None:
+            operators = stop.then.operators
+            self.observer.go_on_with({str(name): one for name, one in operators.items()})
+        return True
 
     @contextmanager
     def _hosts(self) -> Iterator[None]:
@@ -258,7 +303,7 @@ class World(Surroundings):
             of_agent.context.run(use, disk)  # also for what other loops call there
             with using(disk):
                 try:
-                    state = self._begin()
+                    begun = open_run(self.pipeline, self.options)
                 except REFUSED as error:
                     self._note_failure(f"the agent does not begin: {error!r}")
                     return None
@@ -266,7 +311,7 @@ class World(Surroundings):
                     self._end_all(End(self.timeline.now, self._agent_power))
                     return None
                 self._begin_to_disturb(of_agent, of_troubles)
-                ended = of_agent.create_task(self._carry_out(state), name="run")
+                ended = of_agent.create_task(self._carry_out(*begun), name="run")
                 self.timeline.run(
                     lambda: ended.done() or self._agent_died or self._has_come(end),
                     until_s=bound_s,
@@ -296,22 +341,11 @@ class World(Surroundings):
             of_agent.call_at(max(loss.at_s + loss.after_s, self.timeline.now), self._give_up, loss)
         for pin in self._pins:
             of_agent.call_at(max(pin.at_s, self.timeline.now), self._pin, pin)
+        if self._stop is not None:
+            stop_at_s = max(self._stop.at_s, self.timeline.now)
+            of_agent.call_at(stop_at_s, self._end_input)
         if self._rest_at_s is not None and self._rest_at_s > self.timeline.now:
             of_troubles.call_at(self._rest_at_s, self._look_whether_at_rest)
-
-    def _begin(self) -> StateDir | None:
-        """What precedes a run. Raises `REFUSED`."""
-        state = open_state(self.pipeline, self.options)
-        try:
-            resumed = state is not None and state.resumed is not None
-            prepare_ends(self.pipeline, resumed=resumed, adds=False)
-            if not resumed:
-                give_up_what_was(self.pipeline, state, adds=False)
-        except BaseException:
-            if state is not None:
-                state.close()
-            raise
-        return state
 
     def _note_failure(self, why: str) -> None:
         self._why_not = why
@@ -348,7 +382,7 @@ class World(Surroundings):
     def _is_complete(self) -> bool:
         """Whether the run is about to remove what it has kept: another one would begin anew."""
         agent = self._agent
-        return agent is not None and agent.course.started.done() and not kept_in(STATE_FOLDER)
+        return agent is not None and agent.course.started.done() and not kept_in(self.options.state)
 
     def _drain(self, host: str) -> None:
         """Another agent than the one that got it first gets it again."""
@@ -356,6 +390,15 @@ class World(Surroundings):
             self._remark(f"{host} is drained")
             self._agent.drains.fixed.update(self._fixed)
             self._agent.tasks.start(f"drain {host}", self._agent.drains.drain(host))
+
+    def _end_input(self) -> None:
+        if self._agent is not None:
+            self._agent.tasks.start("stop", self._say_stop(self._agent))
+
+    async def _say_stop(self, agent: Agent) -> None:
+        await asyncio.shield(agent.course.started)
+        self._remark("the input ends, and the stream does not")
+        agent.end_input()
 
     def _pin(self, pin: Pinning) -> None:
         if self._agent is not None and pin not in self._taken_pins:
@@ -412,7 +455,11 @@ class World(Surroundings):
         """What is in a file of the world; nothing if it is not there."""
         return self._store.read(path) if self._store.exists(path) else b""
 
-    async def _carry_out(self, state: StateDir | None) -> Report:
+    def names(self, folder: Path) -> list[str]:
+        """Of what is in a folder of the world; none if it is not there."""
+        return sorted(self._store.names(folder))
+
+    async def _carry_out(self, state: StateDir | None, savepoint: Savepoint | None) -> Report:
         if self._far is not None:
             take(self._far.transport_at_home())
         agent = self._agent = Agent(
@@ -420,17 +467,34 @@ class World(Surroundings):
             self.options,
             self.processes,
             state,
+            savepoint,
             make_run_dir=WorldFolder,
             elsewhere=self._elsewhere,
         )
         return agent.report(await agent.run())
 
 
-def _possible(pins: Sequence[Pinning], pipeline: Pipeline) -> list[Pinning]:
+def _first_options(
+    options: Options, seed: int, *, goes_on: bool, stop: SavepointStop | None
+) -> Options:
+    """Of the first run. `goes_on`: another agent may have to."""
+    is_kept = goes_on or stop is not None
+    return replace(
+        options,
+        seed=seed,
+        transport="unix",
+        state=STATE_FOLDER if is_kept else None,
+        resume_or_begin=is_kept,
+        until_committed=stop is not None,
+    )
+
+
+def _possible(pins: Sequence[Pinning], pipelines: Sequence[Pipeline]) -> list[Pinning]:
     """Others would be refused."""
     found = []
     for pin in pins:
         with suppress(PipelineError):
-            check_pin(pipeline.operators, pin.operator, pin.instances)
+            for pipeline in pipelines:
+                check_pin(pipeline.operators, pin.operator, pin.instances)
             found.append(pin)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from anabranch.runtime.world import drawing
-from anabranch.runtime.world.drawing import Crashes, Trial
+from anabranch.runtime.world.drawn_trial import Crashes, Trial
 from anabranch.spark_bridge.service import check_packages
 from anabranch.spark_bridge.world.gateway_link import SPARK
 

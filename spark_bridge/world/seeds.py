@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.runtime.world.drawing import Trial
+from anabranch.runtime.world.drawn_trial import Trial
 from anabranch.runtime.world.lapse_list import LAPSES, lapse_named
 from anabranch.runtime.world.lapses import Lapse
 from anabranch.runtime.world.swarm import Seeds

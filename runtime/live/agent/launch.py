@@ -17,9 +17,9 @@ import msgspec
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.host_sites import ONE_HOST, Elsewhere
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
+from anabranch.runtime.live.agent.open_run import open_run
 from anabranch.runtime.live.agent.outcome import Outcome
-from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
-from anabranch.runtime.live.agent.state_dir import StateDir, open_state
+from anabranch.runtime.live.agent.state_dir import StateDir
 from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.origin import DEFAULT_ENTRY, Origin, being_loaded, find_origin
 from anabranch.runtime.live.process.process import OnOutput
@@ -375,21 +375,8 @@ def _prepare(
     if options.backfill is not None:
         check_backfill(pipeline.operators)
     way, origin = choose_way(pipeline, options.preload)
-    savepoint = None
-    if options.begin_from is not None:
-        from anabranch.runtime.savepoint.opening import open_savepoint
-
-        savepoint = open_savepoint(pipeline, options.begin_from)
-    state = open_state(pipeline, options)
+    state, savepoint = open_run(pipeline, options)
     try:
-        resumed = state is not None and state.resumed is not None
-        if options.until_committed:
-            from anabranch.runtime.live.agent.savepoints import check_stop
-
-            check_stop(pipeline, options, resumed=resumed)
-        prepare_ends(pipeline, resumed=resumed, adds=savepoint is not None)
-        if not resumed:
-            give_up_what_was(pipeline, state, adds=savepoint is not None)
         parent = fork_template(pipeline, entry) if way == "fork" else None
     except BaseException:
         if state is not None:

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.runtime.world.drawing import Trial, drawn, plain, spread
+from anabranch.runtime.world.drawing import drawn
+from anabranch.runtime.world.drawn_trial import Trial, plain
 from anabranch.runtime.world.trial import WorldVerdict, judged
+from anabranch.runtime.world.variants import spread
 from anabranch.runtime.world.world import HostDrain
 
 RESTING = tuple(

@@ -13,11 +13,13 @@ from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.journal.journal import Journal
 from anabranch.runtime.live.process import instance_process
-from anabranch.runtime.world.drawing import EXACTLY, AgentDisk, Trial, drawn, ending
+from anabranch.runtime.world.drawing import drawn
+from anabranch.runtime.world.drawn_trial import EXACTLY, AgentDisk, Trial
 from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.trial import WorldVerdict, judged
 from anabranch.runtime.world.troubles import Troubles
+from anabranch.runtime.world.variants import ending
 from anabranch.runtime.world.world import End
 
 Patch = pytest.MonkeyPatch

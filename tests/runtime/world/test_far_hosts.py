@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from anabranch.runtime.world.drawing import APART, Trial, drawn, plain
+from anabranch.runtime.world.drawing import APART, drawn
+from anabranch.runtime.world.drawn_trial import Trial, plain
 from anabranch.runtime.world.lapse_list import lapse_named
 from anabranch.runtime.world.swarm import Seeds, first_found
 from anabranch.runtime.world.trial import WorldVerdict, judged, world_of

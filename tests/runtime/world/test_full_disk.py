@@ -13,7 +13,7 @@ from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.values.kinds import EventKind
 from anabranch.runtime.world.disk_faults import Blow, DiskFaults
-from anabranch.runtime.world.drawing import Trial
+from anabranch.runtime.world.drawn_trial import Trial
 from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.scenes import SCENES
 from anabranch.runtime.world.stream import Conditions

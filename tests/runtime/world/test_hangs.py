@@ -8,7 +8,8 @@ import pytest
 
 from anabranch.runtime.live.agent.deaths import Deaths
 from anabranch.runtime.values.kinds import Cause, Ending
-from anabranch.runtime.world.drawing import Trial, drawn
+from anabranch.runtime.world.drawing import drawn
+from anabranch.runtime.world.drawn_trial import Trial
 from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.scenes import DEADLOCK, SCENES, Scene
 from anabranch.runtime.world.stream import Conditions

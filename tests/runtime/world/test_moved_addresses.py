@@ -14,7 +14,8 @@ from anabranch.runtime.live.agent.moves import Moves
 from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.run_hosts import RunHosts
 from anabranch.runtime.ports.disk import store
-from anabranch.runtime.world.drawing import APART, Trial, drawn
+from anabranch.runtime.world.drawing import APART, drawn
+from anabranch.runtime.world.drawn_trial import Trial
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.trial import WorldVerdict, judged
 from anabranch.runtime.world.world import End

@@ -14,12 +14,14 @@ import pytest
 from anabranch.runtime.broken_protocols.naming import variant_named
 from anabranch.runtime.live.instance.outbox import Outbox
 from anabranch.runtime.live.instance.poison_guard import TRIES, PoisonGuard
-from anabranch.runtime.world.drawing import Crashes, Trial, drawn, plain
+from anabranch.runtime.world.drawing import drawn
+from anabranch.runtime.world.drawn_trial import Crashes, Trial, plain
 from anabranch.runtime.world.graph_oracle import Expected, expected, faults
 from anabranch.runtime.world.graphs import BAD, Graph, GraphNode, Outlet
 from anabranch.runtime.world.lapse_list import lapse_named
 from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.scenes import SCENES
+from anabranch.runtime.world.stdio_scene import StdioScene
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.swarm import (
     CHUNK,
@@ -53,7 +55,7 @@ def test_worlds_are_valid_and_everything_happens_in_them() -> None:
     wanted = {"joins", "leaves", "moves", "hand-overs", "vetoes", "deaths", "kills", "host_kills"}
     wanted |= {"cuts", "hang_ups", "clogs", "deafs", "stops", "slows", "disk full", "disk killed"}
     wanted |= {"halts", "hangs", "spins", "parent_stops", "agent's disk full"}
-    wanted |= {"agent's disk killed", "agent's disk unreadable"}
+    wanted |= {"agent's disk killed", "agent's disk unreadable", "savepoints"}
     assert wanted - (+tally.sums).keys() == set()
 
 
@@ -64,13 +66,14 @@ def test_worlds_are_valid_and_most_prove_something(first: int) -> None:
 
 def test_worlds_are_of_all_kinds() -> None:
     trials = [drawn(seed) for seed in range(200)]
-    assert len({trial.scene.name for trial in trials}) == 9
+    assert len({trial.scene.name for trial in trials}) == 10
     assert len({trial.delivery for trial in trials}) == 3
     assert any(trial.outlives_power for trial in trials)
     assert any(trial.ends and not trial.outlives_power for trial in trials)
     assert any(trial.rest_at_s is not None for trial in trials)
     assert any(trial.scene.decides for trial in trials)
     assert any(trial.hangs for trial in trials)
+    assert any(trial.saving is not None and trial.saving.least for trial in trials)
     assert any(trial.troubles.prey for trial in trials)
     assert any(trial.troubles.sudden for trial in trials)
     assert any(trial.troubles.at_once for trial in trials)
@@ -83,6 +86,7 @@ def test_worlds_are_of_all_kinds() -> None:
     assert {o.kind for g in graphs for o in g.outlets} == {
         "jsonl",
         "keyed jsonl",
+        "parquet",
         "foreach",
         "discard",
     }
@@ -95,6 +99,14 @@ def test_crashes_are_in_all_worlds_or_in_none() -> None:
         assert not none.troubles.kill
         assert not none.ends
         assert all_.troubles.kill or all_.scene.crashes
+
+
+def test_worlds_with_standard_input_and_output_are_valid_whatever_these_are() -> None:
+    scenes = [drawn(seed, "stdio").scene for seed in range(8)]
+    assert {scene.is_file for scene in scenes if isinstance(scene, StdioScene)} == {False, True}
+    tally = Seeds(0, 8, crashes="all", scene="stdio").run()
+    assert [(one.seed, one.reason) for one in tally.failing] == []
+    assert tally.sums["deaths"] > 8
 
 
 def test_worlds_of_a_new_owner_are_valid_and_kill_the_one_behind_it() -> None:
@@ -241,19 +253,19 @@ SOON = {
     "ends while a neighbour is dead": 5,
     "does not wait for repeats": 2,
     "takes what is new before repeats": 2,
-    "late journal": 2,
+    "late journal": 3,
     "restores an older state": 3,
     "drops a segment too early": 8,
     "never syncs": 8,
-    "writes before the commit": 12,
+    "writes before the commit": 18,
     "twice": 30,
     "no letters": 4,
-    "does not count letters": 22,
+    "does not count letters": 8,
     "forgets counts": 0,
     "forgets what it had claimed": 15,
     "skips": 15,
     "skips a line": 4,
-    "half a state": 15,
+    "half a state": 16,
     "says event time before Restarted": 2,
     "adds state sent again to its part": 138,
     "does not perform Restarted": 0,
@@ -272,6 +284,19 @@ SOON = {
     "makes too many": 8,
     "drains at once or never": 54,
     "lets all go": 7,
+    "writes Parquet files in place": 6,
+    "does not sync Parquet files": 116,
+    "does not know its Parquet files again": 26,
+    "begins without state": 0,
+    "reads its input again": 0,
+    "loses what instances have given back": 0,
+    "lays all state at one instance": 26,
+    "saves no timers": 46,
+    "saves no pins": 51,
+    "reads standard input from the beginning": 12,
+    "takes standard input through memory": 49,
+    "writes to standard output at any time": 23,
+    "does not end half a line": 6,
 }
 """Lapses that show soon, each with a seed that has shown it: if that does not any more, others are
 tried from 0 on. `scripts/swarm.py --lapses` finds all lapses."""

@@ -12,7 +12,8 @@ import pytest
 
 from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.ports import clock
-from anabranch.runtime.world.drawing import DELIVERIES, Trial, drawn
+from anabranch.runtime.world.drawing import DELIVERIES, drawn
+from anabranch.runtime.world.drawn_trial import Trial
 from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.scenes import SCENES, Single, numbers
 from anabranch.runtime.world.stream import Conditions

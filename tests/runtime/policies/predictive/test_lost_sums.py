@@ -12,7 +12,8 @@ from anabranch.runtime.live.channel.load_reports import LoadReports
 from anabranch.runtime.measuring.reading import Figures
 from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.policy import Predictive
-from anabranch.runtime.world.drawing import Trial, drawn
+from anabranch.runtime.world.drawing import drawn
+from anabranch.runtime.world.drawn_trial import Trial
 from anabranch.runtime.world.graphs import Graph, GraphNode, Outlet
 from anabranch.runtime.world.scenes import GraphScene
 from anabranch.runtime.world.trial import WorldOutcome, WorldVerdict, judged

@@ -12,7 +12,7 @@ from anabranch.protocol.copies import CopyError, Part, Parts
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.copies import messages
 from anabranch.runtime.live.copies.stream import Answers, dialled
-from anabranch.runtime.live.journal.journal import base_of, remove_journal, segment_at
+from anabranch.runtime.live.journal.journal import base_of, remove_journal, segment_at, whole_bytes
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.ports.store import File
 from anabranch.runtime.storage.extent import ExtentFile
@@ -55,11 +55,18 @@ async def fetch(
             await _fetch_part(answers, part, into)
         if (fields := await answers.following()) != [messages.END]:
             raise CopyError(f"more than the copy of {instance}: {fields!r:.100}")
-    if found.parts and (last := found.parts[-1]).number:
-        extent = ExtentFile(into)
-        extent.note(last.number, last.size)
-        extent.close()
+    _note_extent(into, found.parts)
     return found
+
+
+def _note_extent(journal: Path, parts: Parts) -> None:
+    """A holder whose disk was full, or that died, may have half a record last, which does not
+    count."""
+    for part in reversed(parts):
+        if part.number and (size := whole_bytes(segment_at(journal, part.number))):
+            with closing(ExtentFile(journal)) as extent:
+                extent.note(part.number, size)
+            return
 
 
 async def forget(address: str, token: bytes, instance: InstanceId) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -200,6 +201,36 @@ async def test_a_holder_that_comes_later_is_reached_with_the_certificate_of_the_
     journal.close()
     keeper.close()
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("left", [1, 0])
+async def test_half_a_record_at_the_end_of_a_copy_does_not_count(
+    keeping: Keeping, tmp_path: Path, left: int
+) -> None:
+    """A full disk or a death of its holder leaves it there. `left`: whole records before it in the
+    last segment."""
+    path = tmp_path / "a.journal"
+    copies = JournalCopies(
+        ME, 1, TOKEN, order=1, holders={"b": keeping.address}, complete=["b"],
+        completed=lambda *_: None,
+    )  # fmt: skip
+    await copies.prepare(path)
+    journal = Journal(path, copies=copies)
+    journal.append(Record([("part", "core", 1)], [b"whole"]))
+    if not left:
+        journal.begin_segment()
+    size = journal.size
+    journal.append(Record([("part", "core", 2)], [b"half"]))
+    await asyncio.wait_for(journal.synced(), PATIENCE_S)
+    copies.close()
+    journal.close()
+    last = keeping.folder / "copies" / "total.3" / keeping.parts()[-1]
+    os.truncate(last, size + 20)
+    keeping.keeper.close()  # it looks again at what is there
+    await keeping.begin()
+    there = tmp_path / "there" / "a.journal"
+    await fetch(keeping.address, TOKEN, ME, 2, there)
+    assert [record.pieces for record in read_journal(there)] == [[b"whole"]]
 
 
 async def test_of_two_connections_of_a_writer_only_the_newer_one_is_read(keeping: Keeping) -> None:

@@ -134,9 +134,10 @@ def test_a_new_holder_is_waited_for_when_it_has_all_that_counts() -> None:
 
 def test_orders_count_in_their_order_and_one_who_comes_back_learns_anew() -> None:
     """J3."""
-    both = writer("a", "b").acknowledged("a", Position(2, 4))
+    both = writer("a", "b").acknowledged("b", Position(2, 3)).acknowledged("a", Position(2, 4))
     assert both.ordered(5, ("a",)) == both
     alone = both.ordered(6, ("a",))
+    assert alone.ordered(6, ("a", "b")) == alone
     assert alone.waited == {"a"}
     assert alone.counted == Position(2, 4)
     again = alone.ordered(7, ("a", "b"))

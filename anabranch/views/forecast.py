@@ -1,4 +1,4 @@
-"""What a simulation foretells: as lines of text, and as plain values for JSON."""
+"""The result of a forecast: as lines of text, and as plain values for JSON."""
 
 from __future__ import annotations
 

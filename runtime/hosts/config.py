@@ -292,7 +292,7 @@ def _check_broker(config: AgentConfig, given: Mapping[str, Given]) -> None:
         raise wrong(
             "broker",
             f"{found.name}: without certificates the broker must be on this "
-            f"machine, since whoever may use it could take part; {NO_TLS}",
+            f"machine, since everyone who may use it could take part; {NO_TLS}",
         )
     if is_brokered(config.advertise) and config.mdns:
         raise wrong("mdns", "a host that is reached through a broker cannot be found on a LAN")

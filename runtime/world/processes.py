@@ -322,7 +322,7 @@ class WorldProcesses:
         """Those that have a process."""
         return [one.me for one in self.all if one.me and not one.ended]
 
-    # -- their lives -----------------------------------------------------------------------
+    # -- begin and end of processes --------------------------------------------------------
 
     def _begin(self, process: WorldProcess) -> None:
         process.loop.create_task(self._live(process), name="process")

@@ -61,7 +61,7 @@ def _head(found: Evaluation) -> Iterator[str]:
 
 def _fewest(found: Evaluation) -> str:
     return (
-        "- who knows the load, and changes for nothing, needs {:.2f} instances and {:.2f} hosts; "
+        "- with the load known and changes for nothing, {:.2f} instances and {:.2f} hosts suffice; "
         "{:.2f} and {:.2f} with the bound of each operator".format(
             *found.fewest, *found.fewest_of_operators
         )

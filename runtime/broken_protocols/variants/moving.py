@@ -81,7 +81,7 @@ def _await_succs_only(ctx: Context, state: Active, event: GroupsFrozen) -> Step:
     return _awaited(state, state.succs or state.preds)
 
 
-def _await_nobody(ctx: Context, state: Active, event: GroupsFrozen) -> Step:
+def _await_no_answer(ctx: Context, state: Active, event: GroupsFrozen) -> Step:
     later, effects = _awaited(state, NONE)
     assert isinstance(later, Active)
     started, more = join.start_children(ctx, later)
@@ -154,7 +154,7 @@ def _keep_what_was_given(ctx: Context, state: Active, event: MessageReceived) ->
     return replace(later, owned=state.owned), effects
 
 
-def _heirless_start(ctx: Context, state: Active, event: MessageReceived) -> Step:
+def _start_without_new_owner(ctx: Context, state: Active, event: MessageReceived) -> Step:
     later, effects = join.count_join_ack(ctx, state, event)
     return later, tuple(
         SendMessage(e.to, replace(e.message, new_owner=False))
@@ -265,7 +265,7 @@ VARIANTS = [
         "the state goes out before a neighbour has answered",
         ONE_MOVE,
         ("K1", "K2", "L2"),
-        {(Active, GroupsFrozen): _await_nobody, (Active, JoinAck): _pass_over},
+        {(Active, GroupsFrozen): _await_no_answer, (Active, JoinAck): _pass_over},
     ),
     Variant(
         "M5",
@@ -318,7 +318,7 @@ VARIANTS = [
         "a child is not told that state follows",
         ONE_JOIN,
         ("K4", "I4"),
-        {(Active, JoinAck): _heirless_start},
+        {(Active, JoinAck): _start_without_new_owner},
     ),
     Variant(
         "M7",

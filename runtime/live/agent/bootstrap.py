@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.runtime.live.agent.roster import Member
-from anabranch.runtime.live.link.messages import Genesis
+from anabranch.runtime.live.link.messages import Bootstrap
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.reporting.status import id_to_wire
@@ -30,13 +30,13 @@ def waves(pipeline: Pipeline) -> list[list[Operator]]:
 
 def bootstrap_of(
     member: Member, pipeline: Pipeline, founders: Mapping[str, Sequence[Member]]
-) -> Genesis:
+) -> Bootstrap:
     """Neighbouring operators have complete views of each other. Successors must be ready
     already."""
     name = member.id.operator
     succs = [m for o in pipeline.operators.values() if name in o.upstream for m in founders[o.name]]
     preds = [m for above in pipeline.operators[name].upstream for m in founders[above]]
-    return Genesis(
+    return Bootstrap(
         succs=[(id_to_wire(m.id), m.address) for m in succs],
         preds=[id_to_wire(m.id) for m in preds],
         keeper=member.keeper,

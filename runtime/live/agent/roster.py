@@ -23,7 +23,7 @@ from anabranch.runtime.live.agent.run_journal import (
     RunRecord,
     Told,
 )
-from anabranch.runtime.live.link.messages import Failed, Genesis, LeaveAnswer
+from anabranch.runtime.live.link.messages import Bootstrap, Failed, LeaveAnswer
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.operator import Operator
@@ -85,7 +85,7 @@ class Member:
     """On which it is; empty: the run has one host, or it has none yet."""
     wanted_host: str = ""
     """On which it is to be; empty: on any."""
-    bootstrap: Genesis | None = None
+    bootstrap: Bootstrap | None = None
     """None for newcomers: they get it from their creators."""
     keeper: bool = False
     heritage: dict[str, float] = field(default_factory=dict)

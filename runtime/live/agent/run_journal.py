@@ -15,7 +15,7 @@ import msgspec
 
 from anabranch.protocol.copies import CopySet
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.live.link.messages import Genesis
+from anabranch.runtime.live.link.messages import Bootstrap
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.reporting.ledger import SummedFinals
 from anabranch.runtime.reporting.report import Event, SampleRow
@@ -41,7 +41,7 @@ class Begun(RunRecord, frozen=True, kw_only=True, tag="begun"):
 
     id: WireId
     incarnation: int
-    bootstrap: Genesis | None
+    bootstrap: Bootstrap | None
     host: str = ""
 
 

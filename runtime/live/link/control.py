@@ -77,11 +77,11 @@ class ForkFailed(ControlMessage, frozen=True, kw_only=True, tag="fork_failed"):
     reason: str
 
 
-class HeirMade(ControlMessage, frozen=True, kw_only=True, tag="standby_made"):
+class StandbyMade(ControlMessage, frozen=True, kw_only=True, tag="standby_made"):
     pid: int
 
 
-class HeirFailed(ControlMessage, frozen=True, kw_only=True, tag="standby_failed"):
+class StandbyFailed(ControlMessage, frozen=True, kw_only=True, tag="standby_failed"):
     reason: str
 
 
@@ -92,4 +92,4 @@ class Exited(ControlMessage, frozen=True, kw_only=True, tag="exited"):
 
 
 ToParent = LoadPipeline | Guard | Fork | MakeStandby | TakeOver | Kill | Stop
-FromParent = Loaded | LoadFailed | Forked | ForkFailed | HeirMade | HeirFailed | Exited
+FromParent = Loaded | LoadFailed | Forked | ForkFailed | StandbyMade | StandbyFailed | Exited

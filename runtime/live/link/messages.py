@@ -35,7 +35,7 @@ class HasMoved(Message, frozen=True, kw_only=True, tag="moved"):
     address: Address
 
 
-class Genesis(msgspec.Struct, frozen=True, kw_only=True):
+class Bootstrap(msgspec.Struct, frozen=True, kw_only=True):
     """Role and neighbours of an instance with which the run begins: all of them."""
 
     succs: list[tuple[WireId, Address]]
@@ -54,7 +54,7 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     token: bytes
     transport: str
     host: str
-    bootstrap: Genesis | None
+    bootstrap: Bootstrap | None
     seed: int
     """Of the run; an instance mixes its id into it."""
     scaling: bool

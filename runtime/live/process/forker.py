@@ -258,9 +258,9 @@ class Forker:
 
     def _note(self, message: msg.FromParent) -> None:
         match message:
-            case msg.HeirMade(pid=pid):
+            case msg.StandbyMade(pid=pid):
                 self._standbys.note_made(self._link.parent, pid)
-            case msg.HeirFailed(reason=reason):
+            case msg.StandbyFailed(reason=reason):
                 self._standbys.note_failed(reason)
             case msg.Loaded():
                 self._began = True

@@ -70,7 +70,7 @@ class Template:
         self._frames = FrameBuffer()
         self._wake_read, self._wake_write = _signal_pipe()
         self._running = True
-        self._is_bereft = False
+        self._is_orphaned = False
         """Whether the agent has gone without a word."""
         self._guarded: Path | None = None
 
@@ -100,7 +100,7 @@ class Template:
             self._outlive_the_agent()
         finally:
             self._end_children()
-            if self._is_bereft and self._guarded is not None:
+            if self._is_orphaned and self._guarded is not None:
                 # Now, or the standby, which does the same, could be ended in the middle of it.
                 remove_unless_used(self._guarded)
 
@@ -165,19 +165,19 @@ class Template:
         try:
             pid = fork_quietly()
         except OSError as error:
-            send_blocking(self._control, msg.HeirFailed(reason=str(error)))
+            send_blocking(self._control, msg.StandbyFailed(reason=str(error)))
         else:
             if pid == 0:
                 self._become_standby(control)
             self._children.add(pid)
-            send_blocking(self._control, msg.HeirMade(pid=pid))
+            send_blocking(self._control, msg.StandbyMade(pid=pid))
         control.close()
 
     def _become_standby(self, control: socket.socket) -> NoReturn:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            for fd in self._own_files():
+            for fd in self._private_fds():
                 os.close(fd)
             Template(control, self._lifeline, self._preload).inherit()
             code = 0
@@ -186,13 +186,13 @@ class Template:
         finally:
             os._exit(code)
 
-    def _own_files(self) -> tuple[int, ...]:
+    def _private_fds(self) -> tuple[int, ...]:
         """What no child may keep open."""
         control = self._control.fileno()
         return (control, self._wake_read, self._wake_write, *self._received_fds)
 
     def _inheritance(self, link: socket.socket, stderr: int) -> Inheritance:
-        return Inheritance(link, stderr, self._lifeline, self._pid, self._own_files())
+        return Inheritance(link, stderr, self._lifeline, self._pid, self._private_fds())
 
     def _reap(self) -> None:
         for pid, status in _ended_children():
@@ -204,7 +204,7 @@ class Template:
     def _outlive_the_agent(self) -> None:
         """The agent is gone; only this process can still tidy up."""
         self._running = False
-        self._is_bereft = True
+        self._is_orphaned = True
 
     def _end_children(self) -> None:
         """Kill and reap all, and what they had started: it becomes ours when they end."""

@@ -166,6 +166,7 @@ def test_home_believes_in_a_copy_only_since_it_was_added_last() -> None:
     """J3."""
     copies = CopySet.begun(["a", "b"])
     added = copies.without_holder("b").with_holder("b")
+    assert added.holders == {"a", "b"}
     assert added.complete == {"a"}
     assert added.completed(1, added.order - 1, "b").complete == {"a"}
     assert added.completed(2, added.order, "b") == added

@@ -36,8 +36,12 @@ def test_the_judge_sees_what_is_lost_doubled_or_out_of_order() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
-def test_hosts_are_cut_off_drained_and_switched_off_and_nothing_is_lost() -> None:
-    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("options", [[], ["--lose"]], ids=["come back", "lost for good"])
+def test_hosts_are_cut_off_drained_switched_off_and_lost_and_nothing_else_is(
+    options: list[str],
+) -> None:
+    command = [sys.executable, SCRIPT, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 77:
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stdout + done.stderr

@@ -65,6 +65,7 @@ def test_a_copy_begins_with_nothing_and_forgets_what_is_not_needed_any_more() ->
     assert empty.opened(1, (Part(1, 1, 10),)).parts == ()
     begun = empty.appended(1, Part(1, 1, 3), 0).appended(1, Part(2, 1, 5), 0)
     assert begun.parts == (Part(1, 1, 3), Part(2, 1, 5))
+    assert begun.appended(1, Part(2, 1, 6), 5).parts == (Part(1, 1, 3), Part(2, 1, 6))
     assert begun.dropped(1, 2).parts == (Part(2, 1, 5),)
 
 

@@ -40,7 +40,7 @@ def test_the_judge_sees_what_is_lost_doubled_or_out_of_order() -> None:
 def test_hosts_are_cut_off_drained_switched_off_and_lost_and_nothing_else_is(
     options: list[str],
 ) -> None:
-    command = [sys.executable, SCRIPT, *options]
+    command = [sys.executable, str(SCRIPT), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 77:
         pytest.skip(done.stdout.strip())

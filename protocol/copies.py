@@ -136,6 +136,10 @@ class CopyHolder:
         paid = self.owed is not None and self.position >= self.owed
         return replace(self, owed=None) if paid else self
 
+    def lives(self, incarnation: int) -> None:
+        """J8: it has nothing to say but that it is there."""
+        self._check(incarnation)
+
     def _check(self, incarnation: int) -> None:
         if incarnation < self.fenced:
             raise FencedError(f"incarnation {incarnation} is fenced: {self.fenced} is the least")

@@ -142,6 +142,9 @@ def say_pipelines(pipelines: Sequence[PipelineStatus]) -> None:
             say(f"  {one.message}")
         if away := (one.run or {}).get("away"):
             say(f"  waits for host {', '.join(away)}, which does not answer")
+        for host, by in (one.run or {}).get("given_up", {}).items():
+            whom = "by a majority of those with copies" if by == "majority" else "by a user"
+            say(f"  goes on without host {host}, given up {whom}")
         for controller in (one.run or {}).get("controllers", []):
             say(f"  controller {_of_controller(controller)}")
         operators = (one.run or {}).get("operators", [])

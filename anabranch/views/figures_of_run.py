@@ -34,6 +34,7 @@ def figures(snapshot: RunSnapshot) -> dict[str, Any]:
         "away": list(snapshot.away),
         "drained": list(snapshot.drained),
         "ending": dict(snapshot.ending),
+        "given_up": dict(snapshot.given_up),
         "controllers": [
             {
                 "name": each.name,

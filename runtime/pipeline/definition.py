@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from anabranch.protocol.copies import AGREE_MIN
 from anabranch.protocol.ids import OperatorName, Topology
 from anabranch.runtime.pipeline import order
 from anabranch.runtime.pipeline.names import check_name
@@ -33,6 +34,8 @@ DELIVERIES = ("effectively-once", "at-least-once", "at-most-once")
 Durable = Literal["process", "power", "hosts"]
 DURABLES = ("process", "power", "hosts")
 COPIES_MAX = 8
+GIVE_UP_MIN_S = 5.0
+"""Writers show every second that they are there."""
 
 
 @dataclass
@@ -46,6 +49,7 @@ class Definition:
     delivery: Delivery = field(default="effectively-once", kw_only=True)
     durable: Durable | Mapping[str, Durable] = field(default="process", kw_only=True)
     copies: int = field(default=1, kw_only=True)
+    give_up_after_s: float | None = field(default=None, kw_only=True)
     dead_max: int | float | None = field(default=None, kw_only=True)
     requires: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     inputs: dict[OperatorName, list[str]] = field(default_factory=dict, init=False)
@@ -80,6 +84,21 @@ class Definition:
                     f"pipeline {self.name!r}: durable must be one of {', '.join(DURABLES)}, "
                     f"got {kind!r}"
                 )
+        self._check_give_up("hosts" in kinds)
+
+    def _check_give_up(self, has_copies: bool) -> None:
+        after_s = self.give_up_after_s
+        if after_s is None:
+            return
+        told = f"pipeline {self.name!r}: give_up_after_s"
+        check_number(told, after_s)
+        if after_s < GIVE_UP_MIN_S:
+            raise PipelineError(f"{told} must be {GIVE_UP_MIN_S:g} or more, got {after_s}")
+        if not has_copies or self.copies < AGREE_MIN:
+            raise PipelineError(
+                f'{told} needs durable="hosts" and copies={AGREE_MIN} or more: a majority of the '
+                "hosts with copies gives up a host, and one host is none"
+            )
 
     def durable_of(self, operator: str) -> Durable:
         """What the instances of an operator survive."""

@@ -43,6 +43,9 @@ class Pipeline(Definition):
     an instance, which costs a few milliseconds each time. "hosts": also the loss of a host for
     good: the journal of each instance is on `copies` other hosts, too, before anything leaves it.
     Only for pipelines that are submitted to agents.
+    `give_up_after_s`: None (default): a host that is away is waited for until `anabranch give-up`.
+    Else a host that has not been heard for so long, neither by the host of the run nor by more than
+    half of those with copies, is given up. It needs `copies` of 2 or more.
     `dead_max`: a run with more dead letters fails. A whole number: as soon as there are more. A
     share of the tuples read, below 1.0: at the end, and earlier once 1,000 tuples were read. 1.0:
     never. None: only a run fails that delivers nothing since all its tuples became dead letters.

@@ -113,6 +113,8 @@ class RunSnapshot:
     """Hosts that instances leave, and on which none are made."""
     ending: Mapping[str, int] = field(default_factory=dict)
     """By host, instances that have ended and whose processes are still there."""
+    given_up: Mapping[str, str] = field(default_factory=dict)
+    """Hosts without which the run goes on, and by whom each was given up: `user` or `majority`."""
 
     def operator(self, name: str) -> OperatorSnapshot:
         """Raises `KeyError` for an unknown name."""

@@ -170,6 +170,7 @@ def _built(trial: Trial) -> Pipeline:
         delivery=trial.delivery,
         durable="hosts" if trial.copies else "power" if trial.outlives_power else "process",
         copies=trial.copies or 1,
+        give_up_after_s=max((loss.agreed_s for loss in trial.losses), default=0.0) or None,
     )
     trial.scene.build(pipeline, trial.load)
     return pipeline

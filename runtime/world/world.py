@@ -23,6 +23,7 @@ from anabranch.runtime.live.agent.host_sites import HOME, Elsewhere
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
 from anabranch.runtime.live.agent.open_run import open_run
 from anabranch.runtime.live.agent.pins import check_pin
+from anabranch.runtime.live.agent.run_journal import BY_MAJORITY
 from anabranch.runtime.live.agent.state_dir import StateDir, kept_in
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
@@ -78,14 +79,18 @@ class HostDrain(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """This host is lost at this time, and given up `after_s` later. `is_there`: only home does not
-    reach it, for `seconds`; otherwise it has lost all its processes, and is away for so long."""
+    """This host is lost at this time, and given up by a user `after_s` later, unless a majority,
+    if it may after `agreed_s`, has given it up before. `is_there`: only home does not reach it, for
+    `seconds`; `is_cut`: nor does any other host; otherwise it has lost all its processes, and is
+    away for so long."""
 
     at_s: float
     host: str
     after_s: float
     seconds: float
     is_there: bool
+    is_cut: bool = False
+    agreed_s: float = 0.0
 
 
 class Pinning(NamedTuple):
@@ -159,7 +164,7 @@ class World(Surroundings):
         )
         self._tell_troubles(disk_faults)
         self._rest_at_s, self._guests = rest_at_s, guests
-        self._drains, self._losses = drains, losses
+        self._drains, self._losses, self._agreed = drains, losses, set[str]()
         self._elsewhere = Elsewhere(HOME, lambda: hosts)
         self._far: FarHosts | None = None
         if apart:
@@ -186,24 +191,33 @@ class World(Surroundings):
         elif loss.is_there:
             self._far.hide(loss.host, loss.seconds)
             self._remark(f"home does not reach {loss.host} for {loss.seconds:.3f} s")
+        elif loss.is_cut:
+            self._far.cut_off(loss.host, loss.seconds)
+            self._remark(f"{loss.host} is cut off for {loss.seconds:.3f} s")
         else:
             self._far.lose(loss.host, loss.seconds)
             self._remark(f"{loss.host} is lost for {loss.seconds:.3f} s")
 
     def _give_up(self, loss: Loss) -> None:
         """Another agent than the one that was told first is told again, which changes nothing."""
+        if loss.agreed_s and loss.host in self._agreed:
+            return
         if (agent := self._agent) is not None and not agent.course.is_over:
             with suppress(CannotWrite):
-                assert self._far is not None
-                there = self._far.living_on(loss.host)
-                is_new = loss.host not in agent.copying.hosts.given_up
                 why = agent.copying.give_ups.give_up(loss.host)
-                if is_new and not why and self.observer is not None:
-                    self.observer.given_up.update(there)
                 self._remark(f"{loss.host} is given up{why and f', but not yet: {why}'}")
                 self.troubles.done["given up"] += not why
                 if why:
                     asyncio.get_running_loop().call_later(AGAIN_S, self._give_up, loss)
+
+    def _note_given_up(self, host: str, by: str) -> None:
+        assert self._far is not None
+        if self.observer is not None:
+            self.observer.given_up.update(self._far.living_on(host))
+        if by == BY_MAJORITY:  # a user need not do it any more
+            self._agreed.add(host)
+            self.troubles.done["given up by majority"] += 1
+            self._remark(f"{host} is given up by majority")
 
     def _set_apart(self, hosts: Sequence[HostRoom]) -> None:
         home = hosts[0].name
@@ -471,6 +485,7 @@ class World(Surroundings):
             make_run_dir=WorldFolder,
             elsewhere=self._elsewhere,
         )
+        agent.copying.give_ups.on_given_up = self._note_given_up
         return agent.report(await agent.run())
 
 

@@ -304,11 +304,11 @@ class Agent:
             self._recorded.pinned,
             self._hosts.drained,
             self.copying.desk.lack_of,
+            self._recorded.given_up,
         )
 
     def _watched(self) -> Iterator[Watched]:
-        """Those that others may wait for. Between two processes none is silent, and of a host that
-        is cut off nothing comes."""
+        """Those that others may wait for: not between two processes, nor on a host cut off."""
         reached = self.sites.is_reachable
         for member in self.roster.living():
             if not reached(member.host):

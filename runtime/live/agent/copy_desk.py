@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 
-from anabranch.protocol.copies import CopyError, CopySet
+from anabranch.protocol.copies import CopySet
 from anabranch.runtime.hosts.holders import holders_for
+from anabranch.runtime.live.agent.asked_holders import AskedHolders
 from anabranch.runtime.live.agent.copy_keepers import CopyKeepers
 from anabranch.runtime.live.agent.holder_hosts import HolderHosts
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
@@ -27,21 +25,15 @@ from anabranch.runtime.live.agent.messenger import Messenger
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.agent.run_journal import copied
 from anabranch.runtime.live.agent.starter import StartError, StartOrders
-from anabranch.runtime.live.agent.tasks import Tasks
-from anabranch.runtime.live.copies import asking
 from anabranch.runtime.live.link.messages import Address, Assign, CopyComplete, CopyHolders
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.ports import clock
-from anabranch.runtime.ports.sockets import take, transport
-from anabranch.runtime.values.texts import original
 
 LOOK_S = 0.5
 KEEPER_S = 30.0
 """Time that the first copy keepers have to become ready."""
 LATE_S = 5.0
 """If a copy keeper is not ready after this time, other hosts are tried, too."""
-ASK_S = 10.0
-"""Time that a holder has to answer."""
 AGAIN_S = 0.5
 
 
@@ -54,7 +46,7 @@ class CopyDesk:
         messenger: Messenger,
         keepers: CopyKeepers,
         hosts: HolderHosts,
-        tasks: Tasks,
+        asked: AskedHolders,
     ) -> None:
         self._pipeline = pipeline
         self._roster = roster
@@ -62,12 +54,9 @@ class CopyDesk:
         self._messenger = messenger
         self._keepers = keepers
         self._hosts = hosts
-        self._tasks = tasks
-        self._token = b""
+        self._asked = asked
         self._orders: StartOrders | None = None
         """None: this run makes no copies, whatever its pipeline says."""
-        self._context = copy_context()
-        """The context in which tasks ask copy keepers: with TLS where the run has it."""
         keepers.on_address = self._tell_address
 
     def _wanted(self, member: Member) -> int:
@@ -75,12 +64,9 @@ class CopyDesk:
 
     def begin(self, orders: StartOrders) -> None:
         """`orders` has the token of the run, with which it proves itself to copy keepers."""
-        self._orders, self._token, self._keepers.orders = orders, orders.token, orders
-        if orders.tls and self._pipeline.has_copies:
-            from anabranch.runtime.live.channel.secured import SecuredTransport
-
-            secured = SecuredTransport(transport(), Path(original(orders.tls)))
-            self._context.run(take, secured)
+        self._orders, self._keepers.orders = orders, orders
+        if self._pipeline.has_copies:
+            self._asked.begin(orders)
 
     async def keep_enough(self) -> None:
         """For as long as the run lasts."""
@@ -102,9 +88,8 @@ class CopyDesk:
         has_moved = bool(member.address) and member.listens_on != member.host
         if not (is_given_up or has_moved or copies.given_up):
             return
-        for host in sorted(copies.complete):
-            self._keepers.want(host)
-        self._note(member, copies.giving_up())
+        by_majority = self._hosts.is_by_majority(member.host) if is_given_up else None
+        self._note(member, copies.giving_up(by_majority=by_majority))
         source = await self._source(member)
         member.fetch = self._keepers.address_of(source)
         if is_given_up:
@@ -114,32 +99,24 @@ class CopyDesk:
         """Wait for a holder that refuses all incarnations before this one; returns its host."""
         while True:
             assert member.copies is not None
-            holders = sorted(member.copies.complete)
-            asked = [self._fence(host, member) for host in holders]
-            answers = await asyncio.gather(*asked)
-            fenced = [host for host, is_fenced in zip(holders, answers, strict=True) if is_fenced]
-            sources = sorted(member.copies.sources(fenced))
+            holders = [h for h in sorted(member.copies.to_fence) if not self._hosts.is_given_up(h)]
+            for host in holders:
+                self._keepers.want(host)
+            asked = [self._asked.fence(host, member) for host in holders]
+            fenced = dict(zip(holders, await asyncio.gather(*asked), strict=True))
+            readable = [host for host, is_readable in fenced.items() if is_readable]
+            unreadable = [host for host, is_readable in fenced.items() if is_readable is False]
+            sources = sorted(member.copies.sources(readable, unreadable))
             found = next((host for host in sources if self._keepers.address_of(host)), "")
             if found:
                 member.lacks = ""
                 return found
             member.lacks = f"waits for a copy of its journal on {' or '.join(holders)}"
+            if member.copies.by_majority:
+                member.lacks = (
+                    f"waits for a majority of copies of its journal ({', '.join(holders)})"
+                )
             await asyncio.sleep(AGAIN_S)
-
-    async def _fence(self, host: str, member: Member) -> bool:
-        address = self._keepers.address_of(host)
-        if not address:
-            return False
-        asked = asyncio.get_running_loop().create_task(
-            asking.fence(address, self._token, member.id, member.incarnation),
-            name=f"fence {member.text} on {host}",
-            context=self._context.copy(),
-        )
-        try:
-            async with asyncio.timeout(ASK_S):
-                return (await asked).readable
-        except (OSError, CopyError):
-            return False
 
     async def settle(self, member: Member) -> None:
         """For an instance that has a host: choose the hosts of its copies, and return when the
@@ -210,6 +187,8 @@ class CopyDesk:
         copies = member.copies
         if copies is None or copies.given_up or member.resuming or member.process is None:
             return
+        if self._pipeline.give_up_after_s is not None and self._hosts.is_away(member.host):
+            return  # it hears of nothing, and its holders may have to give it up
         wanted = self._wanted(member)
         good = self._hosts.good(copies.holders, member.host)
         if len(good) < wanted:
@@ -252,6 +231,15 @@ class CopyDesk:
             return member.lacks
         return f"lacks {missing} {'copy' if missing == 1 else 'copies'} of its journal"
 
+    def relieve(self, host: str) -> None:
+        """J9: instances that were there need no majority any more."""
+        for member in self._roster.living():
+            copies = member.copies
+            if copies is None or not (copies.given_up and copies.by_majority):
+                continue
+            if host in (member.host, member.listens_on):
+                self._note(member, copies.giving_up(by_majority=False))
+
     def strike(self, host: str) -> None:
         """It was given up, and what it has is lost, even if that is the only complete copy: then
         nothing leaves the instance until there is another one."""
@@ -267,18 +255,7 @@ class CopyDesk:
 
     def _forget(self, member: Member, holders: Collection[str]) -> None:
         for host in sorted(holders):
-            if address := self._keepers.address_of(host):
-                work = self._forget_at(address, member)
-                self._tasks.start(f"forget {member.text} on {host}", work)
-
-    async def _forget_at(self, address: Address, member: Member) -> None:
-        """If that fails, the copy is removed with its folder when the run ends."""
-        asked = asyncio.get_running_loop().create_task(
-            asking.forget(address, self._token, member.id), context=self._context.copy()
-        )
-        with suppress(OSError, CopyError):
-            async with asyncio.timeout(ASK_S):
-                await asked
+            self._asked.forget(host, member)
 
     def _addresses(self, holders: Collection[str]) -> list[tuple[str, Address]]:
         return [(host, self._keepers.address_of(host)) for host in sorted(holders)]

@@ -3,12 +3,14 @@ deal with them."""
 
 from __future__ import annotations
 
+from anabranch.runtime.live.agent.asked_holders import AskedHolders
 from anabranch.runtime.live.agent.copy_desk import CopyDesk
 from anabranch.runtime.live.agent.copy_keepers import CopyKeepers
 from anabranch.runtime.live.agent.give_ups import GiveUps
 from anabranch.runtime.live.agent.holder_hosts import HolderHosts
 from anabranch.runtime.live.agent.host_sites import Elsewhere, HostSites
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
+from anabranch.runtime.live.agent.majorities import Majorities
 from anabranch.runtime.live.agent.messenger import Messenger
 from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.roster import Roster
@@ -35,16 +37,20 @@ class Copying:
         tasks: Tasks,
         run_events: RunEvents,
         course: Course,
-        given_up: set[str],
+        given_up: dict[str, str],
     ) -> None:
         self._has_copies = pipeline.has_copies and elsewhere.processes is not None
         self._tasks = tasks
         self.hosts = HolderHosts(elsewhere, sites, given_up)
         keepers = CopyKeepers(starter, sites, tasks, files, run_events, course)
-        self.desk = CopyDesk(pipeline, roster, journal, messenger, keepers, self.hosts, tasks)
+        asked = AskedHolders(keepers, tasks)
+        self.desk = CopyDesk(pipeline, roster, journal, messenger, keepers, self.hosts, asked)
         self.give_ups = GiveUps(
             given_up, roster, sites, keepers, self.desk, journal, run_events, course, tasks
         )
+        self._majorities: Majorities | None = None
+        if (after_s := pipeline.give_up_after_s) is not None:
+            self._majorities = Majorities(after_s, roster, sites, asked, self.give_ups, run_events)
 
     def begin(self, orders: StartOrders) -> None:
         """The run has a token, and what an earlier agent has recorded is known."""
@@ -52,3 +58,5 @@ class Copying:
             self.desk.begin(orders)
             self.give_ups.resume()
             self._tasks.start("copies", self.desk.keep_enough())
+            if self._majorities is not None:
+                self._tasks.start("majorities", self._majorities.watch())

@@ -1,13 +1,14 @@
 """Hosts that are lost for good: the run goes on without them.
 
-told to ──▶ recorded ──▶ all that was there counts as ended ──▶ instances go on elsewhere, each
-    behind a fence (see `copy_desk`)
+told to, or agreed on (see `majorities`) ──▶ recorded ──▶ all that was there counts as ended ──▶
+    instances go on elsewhere, each behind a fence (see `copy_desk`)
 the host is back ──▶ what is there is killed, its files are removed ──▶ a host like others
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from anabranch.runtime.live.agent.copy_desk import CopyDesk
 from anabranch.runtime.live.agent.copy_keepers import CopyKeepers
@@ -16,17 +17,17 @@ from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.roster import KNOWN, Member, Roster
 from anabranch.runtime.live.agent.run_events import RunEvents
-from anabranch.runtime.live.agent.run_journal import GivenUp
+from anabranch.runtime.live.agent.run_journal import BY_MAJORITY, BY_USER, GivenUp
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.values.kinds import EventKind
 
 
 class GiveUps:
-    """`given_up`: those that are not back yet."""
+    """`given_up`: those that are not back yet, and who has given them up."""
 
     def __init__(
         self,
-        given_up: set[str],
+        given_up: dict[str, str],
         roster: Roster,
         sites: HostSites,
         keepers: CopyKeepers,
@@ -45,6 +46,8 @@ class GiveUps:
         self._run_events = run_events
         self._course = course
         self._tasks = tasks
+        self.on_given_up: Callable[[str, str], None] = lambda host, by: None
+        """Is called with a host that is given up, and by whom, before anything follows."""
 
     def refusal(self, host: str) -> str:
         """Why the run cannot go on without this host; empty if it can."""
@@ -81,20 +84,36 @@ class GiveUps:
             return False
         return member.resuming or not self._sites.is_reachable(member.host)
 
-    def give_up(self, host: str) -> str:
+    def is_given_up(self, host: str) -> bool:
+        return host in self._given_up
+
+    def give_up(self, host: str, by: str = BY_USER) -> str:
         """Why it is not done; empty if it is, or was before."""
         if host in self._given_up:
+            if by == BY_USER != self._given_up[host]:
+                self._give_up_as_user(host)
             return ""
         if why := self.refusal(host):
             return why
-        self._journal.log(GivenUp(host=host))
-        self._given_up.add(host)
+        self._journal.log(GivenUp(host=host, by=by))
+        self._given_up[host] = by
+        self.on_given_up(host, by)
         there = sum(member.host == host for member in self._roster.living())
-        told = f"host {host!r} was given up, and {there} instances that were there go on elsewhere"
+        whose = " by a majority of those with copies" if by == BY_MAJORITY else ""
+        told = f"host {host!r} was given up{whose}, and {there} instances that were there"
+        told += " go on elsewhere"
         self._run_events.note("agent", EventKind.HOST_GIVEN_UP, told)
         self._desk.strike(host)
         self.go_on_without(host)
         return ""
+
+    def _give_up_as_user(self, host: str) -> None:
+        """J9: a majority has decided it; from now on one copy is enough."""
+        self._journal.log(GivenUp(host=host, by=BY_USER))
+        self._given_up[host] = BY_USER
+        self._desk.relieve(host)
+        told = f"host {host!r}, which a majority of those with copies has given up, was given up"
+        self._run_events.note("agent", EventKind.HOST_GIVEN_UP, f"{told} by a user, too")
 
     def resume(self) -> None:
         """What an earlier agent has given up, and has not had back."""
@@ -112,6 +131,6 @@ class GiveUps:
         await asyncio.shield(cleared)
         await self._sites.take_back(host)
         self._journal.log(GivenUp(host=host, is_back=True))
-        self._given_up.discard(host)
+        self._given_up.pop(host, None)
         told = f"host {host!r} is back: what was there has ended, and its files are removed"
         self._run_events.note("agent", EventKind.HOST_BACK, told)

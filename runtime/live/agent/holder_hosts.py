@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent.host_sites import Elsewhere, HostSites
+from anabranch.runtime.live.agent.run_journal import BY_MAJORITY
 from anabranch.runtime.ports import clock
 
 AWAY_S = 10.0
@@ -13,9 +14,9 @@ AWAY_S = 10.0
 
 
 class HolderHosts:
-    """`given_up`: hosts without which the run goes on."""
+    """`given_up`: hosts without which the run goes on, and who has given them up."""
 
-    def __init__(self, elsewhere: Elsewhere, sites: HostSites, given_up: set[str]) -> None:
+    def __init__(self, elsewhere: Elsewhere, sites: HostSites, given_up: dict[str, str]) -> None:
         self._elsewhere = elsewhere
         self._sites = sites
         self.given_up = given_up
@@ -24,6 +25,12 @@ class HolderHosts:
 
     def is_given_up(self, host: str) -> bool:
         return host in self.given_up
+
+    def is_by_majority(self, host: str) -> bool:
+        return self.given_up[host] == BY_MAJORITY
+
+    def is_away(self, host: str) -> bool:
+        return self._sites.is_used(host) and not self._sites.is_reachable(host)
 
     def is_lost(self, host: str) -> bool:
         """What it has is not counted on."""

@@ -24,7 +24,7 @@ class Recorded:
     boards: Boards
     left: dict[str, dict[str, float]]
     pinned: dict[str, int]
-    given_up: set[str] = field(default_factory=set)
+    given_up: dict[str, str] = field(default_factory=dict)
 
 
 def rebuild(run: Recorded, records: Iterable[Any]) -> float:
@@ -52,9 +52,9 @@ def rebuild(run: Recorded, records: Iterable[Any]) -> float:
             case log.Pinned(operator=operator, instances=int(instances)):
                 run.pinned[operator] = instances
             case log.GivenUp(host=host, is_back=True):
-                run.given_up.discard(host)
-            case log.GivenUp(host=host):
-                run.given_up.add(host)
+                run.given_up.pop(host, None)
+            case log.GivenUp(host=host, by=by):
+                run.given_up[host] = by
             case log.Founded() | log.AllRead():
                 pass
             case _:
@@ -111,8 +111,8 @@ def snapshot(run: Recorded, passed_s: float) -> Iterator[log.RunRecord]:
         yield log.PlanNoted(controller=controller, left=left)
     for name, instances in run.pinned.items():
         yield log.Pinned(operator=name, instances=instances)
-    for host in sorted(run.given_up):
-        yield log.GivenUp(host=host)
+    for host, by in sorted(run.given_up.items()):
+        yield log.GivenUp(host=host, by=by)
     yield from run.boards.snapshots()
     yield from _of_report(run.recorder)
 

@@ -96,10 +96,15 @@ def copied(instance: InstanceId, copies: CopySet) -> CopiesKnown:
     )
 
 
+BY_USER, BY_MAJORITY = "user", "majority"
+"""Who has given up a host: a user, by a command, or most of the hosts with copies."""
+
+
 class GivenUp(RunRecord, frozen=True, kw_only=True, tag="given_up"):
     """The run goes on without this host; or it is back, and nothing of the run is there."""
 
     host: str
+    by: str = BY_USER
     is_back: bool = False
 
 

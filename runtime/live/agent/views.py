@@ -38,7 +38,7 @@ SNAPSHOT_EVENTS_MAX = 20
 class Observed:
     """What is looked at. `decides`: instances or controllers decide how many there are, but of
     those that are `pinned` to a number. `drained`: hosts that instances leave. `lack_of`: what is
-    missing of the copies of a journal."""
+    missing of the copies of a journal. `given_up`: hosts, and by whom."""
 
     pipeline: Pipeline
     decides: bool
@@ -51,6 +51,7 @@ class Observed:
     pinned: Mapping[str, int]
     drained: Collection[str]
     lack_of: Callable[[Member], str]
+    given_up: Mapping[str, str]
 
 
 def snapshot_of(run: Observed, phase: str, sites: HostSites) -> RunSnapshot:
@@ -66,6 +67,7 @@ def snapshot_of(run: Observed, phase: str, sites: HostSites) -> RunSnapshot:
         away=sites.away(member.host for member in run.roster.living()),
         controllers=tuple(run.recorder.controllers.values()),
         drained=tuple(sorted(run.drained)),
+        given_up=dict(sorted(run.given_up.items())),
         ending=Counter(member.host for member in run.roster.ending.values() if member.host),
     )
 

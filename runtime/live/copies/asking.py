@@ -69,6 +69,19 @@ def _note_extent(journal: Path, parts: Parts) -> None:
             return
 
 
+async def silent_s(address: str, token: bytes, instance: InstanceId) -> float:
+    """For how long the keeper has been there and has heard nothing of a writer of this instance.
+    Raises `OSError` if it cannot be reached, `CopyError` if it refuses."""
+    answers = await _ask(address, token, instance)
+    with closing(answers.stream):
+        answers.stream.write(messages.SILENCE)
+        match await answers.following():
+            case [messages.SILENT, milliseconds]:
+                return messages.numbers(milliseconds)[0] / 1000
+            case fields:
+                raise CopyError(f"not for how long a keeper has heard nothing: {fields!r:.100}")
+
+
 async def forget(address: str, token: bytes, instance: InstanceId) -> None:
     """The instance has ended, or its copy is elsewhere now: the holder removes it. Raises
     `OSError` if the holder cannot be reached or refuses."""

@@ -62,12 +62,15 @@ class JournalCopies:
         holders: Mapping[str, str],
         complete: Collection[str],
         boot: str = "",
+        shows_life: bool = False,
         completed: Callable[[int, str], None],
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.me = me
         self.incarnation = incarnation
         self.token = token
+        self.shows_life = shows_life
+        """To holders, also while there is nothing to copy."""
         self._boot = boot
         self._completed = completed
         self._note = note

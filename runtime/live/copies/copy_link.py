@@ -19,6 +19,8 @@ from anabranch.runtime.ports.store import File
 
 RECONNECT_FIRST_S = 0.02
 RECONNECT_MAX_S = 2.0
+LIVES_S = 1.0
+"""So often a writer shows its holders that it is there, if they may give it up."""
 
 
 class Copied(Protocol):
@@ -27,6 +29,7 @@ class Copied(Protocol):
     me: InstanceId
     incarnation: int
     token: bytes
+    shows_life: bool
 
     @property
     def parts(self) -> Parts: ...
@@ -92,7 +95,7 @@ class CopyLink:
                 )
                 parts = messages.pack_parts(self._copies.parts)
                 stream.write(messages.OPEN, self._copies.incarnation, parts)
-                await asyncio.wait([stream.lost])
+                await self._while_open(stream)
                 if self._sent is not None:
                     delay_s = RECONNECT_FIRST_S
                 raise stream.lost.result()
@@ -102,6 +105,12 @@ class CopyLink:
                 self._lose()
             await asyncio.sleep(delay_s * clock.chance().uniform(0.5, 1.0))
             delay_s = min(2 * delay_s, RECONNECT_MAX_S)
+
+    async def _while_open(self, stream: KeeperStream) -> None:
+        timeout_s = LIVES_S if self._copies.shows_life else None
+        while not (await asyncio.wait([stream.lost], timeout=timeout_s))[0]:
+            if not stream.full:
+                stream.write(messages.LIVES)
 
     def _lose(self) -> None:
         if self._stream is not None:

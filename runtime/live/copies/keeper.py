@@ -10,6 +10,7 @@ from pathlib import Path
 from anabranch.protocol.copies import CopyError
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.copies.kept_stream import KeptStream
+from anabranch.runtime.live.copies.silence import Silence
 from anabranch.runtime.live.copies.stored import StoredCopy
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.ports.sockets import transport
@@ -34,6 +35,7 @@ class CopyKeeper:
         self.refused: Counter[str] = Counter()
         self._waits: dict[str, str] = {}
         """Copies of which the disk has taken nothing the last time, and why."""
+        self.silence = Silence()
         self._folder = folder
         self._boot = boot
         self._copies: dict[str, StoredCopy] = {}
@@ -56,6 +58,7 @@ class CopyKeeper:
             writer.close()
         self._copy(name).remove()
         self._copies.pop(name, None)
+        self.silence.forget(name)
 
     def status(self) -> dict[str, object]:
         """Figures for the agent: `copies`, `bytes`, `refused` (by reason), `waits` (why the disk

@@ -12,6 +12,7 @@ from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.channel.frames import FrameReader
 from anabranch.runtime.live.copies import messages
+from anabranch.runtime.live.copies.silence import Silence
 from anabranch.runtime.live.copies.stored import StoredCopy
 from anabranch.runtime.ports import clock
 
@@ -29,6 +30,7 @@ class CopiesHere(Protocol):
 
     token: bytes
     refused: Counter[str]
+    silence: Silence
 
     def opened(self, stream: KeptStream) -> bool: ...
     def lost(self, stream: KeptStream) -> None: ...
@@ -143,14 +145,22 @@ class KeptStream(asyncio.Protocol):
                 (self._incarnation,) = messages.numbers(incarnation)
                 copy.opened(self._incarnation, messages.unpack_parts(parts))
                 self._keeper.writes(self, self._instance)
+                self._keeper.silence.heard(str(self._instance))
                 return True
             case [messages.APPEND, number, author, at, bytes(data)] if data:
                 number, author, at = messages.numbers(number, author, at)
                 copy.append(self._writer(), Part(number, author, at + len(data)), at, data)
+                self._keeper.silence.heard(str(self._instance))
                 return True
             case [messages.DROP, before]:
                 (before,) = messages.numbers(before)
                 copy.drop(self._writer(), before)
+            case [messages.LIVES]:
+                copy.holder.lives(self._writer())
+                self._keeper.silence.heard(str(self._instance))
+            case [messages.SILENCE]:
+                silent_s = self._keeper.silence.seconds(str(self._instance))
+                self._write(messages.SILENT, int(1000 * silent_s))
             case [messages.FENCE, incarnation]:
                 copy.fence(*messages.numbers(incarnation))
                 self._tell_found(copy)

@@ -15,6 +15,9 @@ arrays, the first element their kind.
     DATA      [11, number, author, at, bytes]
     END       [12]
     REFUSED   [13, kind, reason]                        the keeper closes the connection
+    LIVES     [14]                                      a writer that has nothing else to say
+    SILENCE   [15]                                      SILENT
+    SILENT    [16, milliseconds]                        for so long no writer was heard
 
 The keeper sends first. Neither side reads anything else before the other one has proved that it has
 the token of the run. A connection is about one instance, and has at most one writer.
@@ -51,7 +54,10 @@ VERSION = 1
     DATA,
     END,
     REFUSED,
-) = range(14)
+    LIVES,
+    SILENCE,
+    SILENT,
+) = range(17)
 
 CHUNK_BYTES = 2**20
 """Of a journal in one frame, at most."""

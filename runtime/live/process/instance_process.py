@@ -243,7 +243,7 @@ async def _instance(
     copies = None
     if journal is not None and task.order:
         copies = await patience.outlast(
-            functools.partial(_copies, task, me, journal, agent_client, boot)
+            functools.partial(_copies, task, me, pipeline, journal, agent_client, boot)
         )
     instance = Instance(
         profile,
@@ -261,7 +261,12 @@ async def _instance(
 
 
 async def _copies(
-    task: Assign, me: InstanceId, journal: Path, agent_client: AgentClient, boot: str
+    task: Assign,
+    me: InstanceId,
+    pipeline: Pipeline,
+    journal: Path,
+    agent_client: AgentClient,
+    boot: str,
 ) -> JournalCopies:
     """Once the journal is here, and lacks nothing that a copy has. That may take as long as hosts
     are away, and the agent is told. Raises `LifeOver` if another holder may have the journal."""
@@ -280,6 +285,7 @@ async def _copies(
         holders=dict(task.copies),
         complete=task.complete,
         boot=boot,
+        shows_life=pipeline.give_up_after_s is not None,
         completed=lambda order, host: agent_client.send(CopyComplete(order=order, host=host)),
         note=note,
     )

@@ -50,15 +50,16 @@ async def keep(link_socket: socket.socket, order: msg.AssignKeeper, process: Own
         await link.finish()
         return 1
     alive = asyncio.get_running_loop().create_task(
-        _show_that_it_lives(link), name="alive", context=clock.periodic()
+        _show_that_it_lives(link, keeper), name="alive", context=clock.periodic()
     )
     await asyncio.wait([link.closed])
     alive.cancel()
     process.exit_now(ORPHAN_EXIT_CODE)
 
 
-async def _show_that_it_lives(link: Link) -> None:
+async def _show_that_it_lives(link: Link, keeper: CopyKeeper) -> None:
     while True:
+        keeper.silence.look()
         link.send(msg.Waits())
         await asyncio.sleep(TICK_S)
 

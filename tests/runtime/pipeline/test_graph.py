@@ -142,6 +142,20 @@ def test_copies_are_of_operators_that_outlive_hosts() -> None:
             Pipeline("p", durable="hosts", copies=copies)
 
 
+def test_a_majority_needs_two_copies_and_some_time() -> None:
+    """J8."""
+    assert of_hosts(durable={"work": "hosts"}, copies=2, give_up_after_s=5).give_up_after_s == 5
+    assert of_hosts(durable="hosts", copies=2).give_up_after_s is None
+    for settings in ({"durable": "hosts"}, {"copies": 2}, {"durable": {"work": "power"}}):
+        with pytest.raises(PipelineError, match='needs durable="hosts" and copies=2 or more'):
+            of_hosts(give_up_after_s=60, **settings)
+    for after_s in (0, 4.9, -1):
+        with pytest.raises(PipelineError, match=f"must be 5 or more, got {after_s}"):
+            of_hosts(durable="hosts", copies=2, give_up_after_s=after_s)
+    with pytest.raises(PipelineError, match="give_up_after_s must be a number"):
+        of_hosts(durable="hosts", copies=2, give_up_after_s=float("inf"))
+
+
 def test_what_ends_have_beside_their_journals_is_not_in_copies() -> None:
     pipeline = Pipeline("p", durable="hosts")
     there = ab.on(labels={"camera": "north"})

@@ -11,6 +11,7 @@ from anabranch.protocol.copies import CopySet
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.hosts.placement import HostRoom
 from anabranch.runtime.live.agent import holder_hosts
+from anabranch.runtime.live.agent.asked_holders import AskedHolders
 from anabranch.runtime.live.agent.copy_desk import CopyDesk
 from anabranch.runtime.live.agent.give_ups import GiveUps
 from anabranch.runtime.live.agent.holder_hosts import HolderHosts
@@ -41,7 +42,7 @@ class Hosts:
         self.said: list[Any] = []
         self.away: set[str] = set()
         self.drained: set[str] = set()
-        self.given_up: set[str] = set()
+        self.given_up: dict[str, str] = {}
         self.cleared: dict[str, asyncio.Future[None]] = {}
         self.pipeline = plant(copies)
         self.roster = Roster(self.pipeline, lambda record: None)
@@ -72,8 +73,10 @@ class Hosts:
         elsewhere = Elsewhere("home", lambda: rooms, drained=lambda: self.drained)
         hosts = HolderHosts(elsewhere, sites, self.given_up)
         tasks: Any = SimpleNamespace(start=self._start)
+        self.sites = sites
         self.tasks: list[asyncio.Task[None]] = []
-        self.desk = CopyDesk(self.pipeline, self.roster, journal, messenger, keepers, hosts, tasks)
+        asked = AskedHolders(keepers, tasks)
+        self.desk = CopyDesk(self.pipeline, self.roster, journal, messenger, keepers, hosts, asked)
         orders: Any = SimpleNamespace(token=b"t", tls="")
         self.desk.begin(orders)
         events: Any = SimpleNamespace(note=lambda *told: None)
@@ -179,7 +182,7 @@ async def test_a_host_is_given_up_and_what_it_had_is_made_elsewhere() -> None:
     assert "south" not in hosts.copies.complete
     hosts.cleared["south"].set_result(None)
     await asyncio.wait(hosts.tasks)
-    assert hosts.given_up == set()
+    assert hosts.given_up == {}
     assert hosts.recorded[-1] == GivenUp(host="south", is_back=True)
 
 
@@ -195,7 +198,7 @@ async def test_a_host_is_not_given_up_with_all_that_is_known_of_an_instance() ->
     assert "it has the only complete copies of the journals of work.0" in why
     assert hosts.give_ups.give_up("north") == ""
     assert hosts.give_ups.give_up("north") == ""
-    assert list(hosts.given_up) == ["north"]
+    assert hosts.given_up == {"north": "user"}
 
 
 @in_virtual_time
@@ -211,4 +214,4 @@ async def test_a_resumed_run_knows_copies_and_what_was_given_up() -> None:
     (again,) = roster.living()
     assert isinstance(again, Member)
     assert again.copies == hosts.copies
-    assert recorded.given_up == {"north"}
+    assert recorded.given_up == {"north": "user"}

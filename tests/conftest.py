@@ -15,6 +15,7 @@ import pytest
 
 from anabranch.cli import GC_THRESHOLD
 from anabranch.runtime.live.agent.launch import Run
+from tests.large_pages import take_large_pages
 from tests.parallel import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 from tests.runtime.processes import LINUX
 
@@ -56,6 +57,7 @@ def pytest_collection_finish() -> None:
     look at all of them, and to copy their memory."""
     gc.collect()
     gc.freeze()
+    take_large_pages()
 
 
 @pytest.fixture(scope="module", autouse=True)

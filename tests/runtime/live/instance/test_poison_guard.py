@@ -27,13 +27,11 @@ from anabranch.runtime.reporting.status import Status
 from anabranch.runtime.values.kinds import EventKind
 from anabranch.runtime.world.drawing import drawn
 from anabranch.runtime.world.trial import world_of
-from tests.runtime.processes import LINUX
+from tests.runtime.processes import LINUX, PATIENCE_S
 
 N = 3_000
 BAD = (700, 1_900)
 GOOD = [n for n in range(N) if n not in BAD]
-TIMEOUT_S = 120
-
 ENDINGS: dict[str, Callable[[], Any]] = {
     "ended with exit code 3": lambda: os._exit(3),
     "ended with exit code 0": lambda: os._exit(0),
@@ -81,7 +79,7 @@ class Case:
 
     def run(self, **options: Any) -> Report:
         with ab.start(self.pipeline, **options) as run:
-            return run.wait(TIMEOUT_S)
+            return run.wait(PATIENCE_S)
 
     @property
     def letters(self) -> list[dict[str, Any]]:

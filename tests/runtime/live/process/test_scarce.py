@@ -30,6 +30,7 @@ def rows(folder: Path) -> ab.Pipeline:
     return pipeline
 
 
+@pytest.mark.usefixtures("deaths_add_up")
 @pytest.mark.parametrize("incarnations", ["one", "all"])
 def test_an_instance_that_can_make_no_thread_goes_on_in_its_next_incarnation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, incarnations: str

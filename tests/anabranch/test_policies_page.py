@@ -80,7 +80,7 @@ def test_the_policy_in_concert_holds_its_load_where_newcomers_have_no_figures_ye
     assert course.waiting == 0
 
 
-SHORT = ["--duration", "10", "--seeds", "1", "--jobs", "1"]
+SHORT = ["--duration", "4", "--seeds", "1", "--jobs", "1"]
 
 
 def test_it_is_simulated_beside_others(file: Path) -> None:

@@ -23,6 +23,7 @@ from anabranch.runtime.world.graphs import (
     keyed_row,
 )
 from anabranch.runtime.world.load import InputLoad
+from anabranch.runtime.world.pooled import POOL, pooled
 from anabranch.runtime.world.scenes import NEAR, SCENES, GraphScene, Scene
 from anabranch.runtime.world.stdio_scene import STDIO, StdioScene
 from anabranch.runtime.world.variants import (
@@ -45,7 +46,7 @@ PARQUET = "parquet"
 SAVEPOINTS = "savepoints"
 NEW_OWNER = "new-owner"
 DRAWN = ("graph", "row", "leavers", APART, PARQUET)
-NAMES = (*DRAWN, SAVEPOINTS, STDIO, NEW_OWNER, *SCENES, NEAR.name, FLEET)
+NAMES = (*DRAWN, SAVEPOINTS, STDIO, NEW_OWNER, *SCENES, NEAR.name, FLEET, POOL)
 """Of all pipelines that a world may be asked to have."""
 SUDDEN = (0.0, 0.0, 0.05, 0.2)
 """Where processes may die: see `Troubles.sudden`."""
@@ -149,14 +150,16 @@ def drawn(
     operators by key in a row; "leavers": see `LEAVERS_SHARE`; "hosts": one that is drawn, `apart`;
     "parquet": one with a Parquet sink; "savepoints": any, in two runs, if it can stop with a
     savepoint; "stdio": from standard input to standard output; "new-owner": see
-    `before_a_new_owner`, and "fleet": see `fleet`; both for no seed without being asked for.
-    `crashes`: whether processes die in it: in some worlds, in all, or in none. Raises `KeyError`
-    for an unknown size.
+    `before_a_new_owner`, "fleet": see `fleet`, and "pool": see `pooled`; all three for no seed
+    without being asked for. `crashes`: whether processes die in it: in some worlds, in all, or in
+    none. Raises `KeyError` for an unknown size.
     """
     if scene == NEW_OWNER:
         return before_a_new_owner(seed, size, deadly=crashes != "none")
     if scene == FLEET:
         return fleet(seed, size, deadly=crashes != "none")
+    if scene == POOL:
+        return pooled(drawn(seed, APART, size=size, crashes=crashes))
     drawing = _TrialDrawing(seed, size, crashes)
     if scene == APART:
         drawing.hangs = False

@@ -69,6 +69,8 @@ class Trial:
     hosts: tuple[HostRoom, ...] = ()
     apart: bool = False
     """All hosts but the first have a worker and files of their own, and can be cut off."""
+    pooled: bool = False
+    """Hosts but the first open and close, as a controller plans."""
     drains: tuple[HostDrain, ...] = ()
     pins: tuple[Pinning, ...] = ()
     copies: int = 0

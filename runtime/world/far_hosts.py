@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -242,6 +243,13 @@ class FarHosts:
         far = self.hosts[name]
         far.away_until_s = max(far.away_until_s, self._timeline.now + seconds)
         self.end_worker(far)
+
+    def close(self, name: str) -> None:
+        """Nothing is there until it is opened."""
+        self.lose(name, math.inf)
+
+    def open(self, name: str) -> None:
+        self.hosts[name].away_until_s = self._timeline.now
 
     def _is_cut(self, far: FarHost) -> bool:
         return self._timeline.now < far.cut_until_s

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.runtime.live.agent.controllers import Controllers
+from anabranch.runtime.live.hosts.host_provider import CheckedProvider
 from anabranch.runtime.live.process.remote_process import RemoteProcess
 from anabranch.runtime.live.process.tunnel import Tunnel
 from anabranch.runtime.world.far_hosts import FarHosts
@@ -37,7 +39,32 @@ def _never(_right: Method) -> Any:
     return staticmethod(lambda far, epoch: False)
 
 
+def _unchecked(_right: Method) -> Method:
+    return lambda checked, name: checked._provider.close(name)
+
+
+def _forgotten(_right: Method) -> Method:
+    return lambda controllers, policy: {}
+
+
 LAPSES = (
+    Lapse(
+        "closes hosts unchecked",
+        "a host closes as soon as it looks empty, though instances may still come to it",
+        CheckedProvider,
+        "close",
+        _unchecked,
+        "pool",
+    ),
+    Lapse(
+        "forgets what controllers have left",
+        "the controller of a resumed run knows nothing of what the last one has learnt",
+        Controllers,
+        "_left_by",
+        _forgotten,
+        "pool",
+        crashes="all",
+    ),
     Lapse(
         "takes messages twice after a break",
         "the last message that has come counts as not received",

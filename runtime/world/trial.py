@@ -153,6 +153,7 @@ def world_of(
         guests=trial.scene.guests(),
         hosts=trial.hosts,
         apart=trial.apart,
+        pooled=trial.pooled,
         drains=trial.drains,
         pins=trial.pins,
         losses=trial.losses,
@@ -312,6 +313,8 @@ def _blames_a_tuple(world: World) -> bool:
 def _happened(world: World) -> Counter[str]:
     assert world.observer is not None
     found = Counter(world.troubles.done)
+    if world.pool is not None:
+        found.update(world.pool.done)
     found["moves"] = world.observer.done["moved"]
     found["hand-overs"] = world.observer.done["handed_over"]
     found["relocations"] = world.observer.done["relocated"]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anabranch.runtime.hosts.placement import HostRoom
+from anabranch.runtime.hosts.pool import PooledRun
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.host_sites import HOME, Elsewhere
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
@@ -42,6 +44,7 @@ from anabranch.runtime.world.guests import Guest
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.loop import VirtualLoop
 from anabranch.runtime.world.observer import Observer
+from anabranch.runtime.world.pool_of_hosts import WorldPool
 from anabranch.runtime.world.processes import WorldProcess
 from anabranch.runtime.world.standard_streams import StandardStreams
 from anabranch.runtime.world.stream import Conditions
@@ -118,7 +121,8 @@ class World(Surroundings):
     becomes of the run. `hosts`: on which its instances are; none: on one; `apart`: all but the
     first have a worker and files of their own; `drains`: of these; `fixed`: operators that stay
     then. `pins`: each is set once, and again if the agent could not take it. `losses`: of hosts.
-    `stop`: two runs happen, one after the other. `streams`: standard input and output.
+    `stop`: two runs happen, one after the other. `streams`: standard input and output. `pooled`:
+    hosts open and close, as a controller plans.
 
     Large because it leads a run through all its agents, and each of its parts has something to do
     at the beginning and at the end of each."""
@@ -147,37 +151,33 @@ class World(Surroundings):
         losses: Sequence[Loss] = (),
         stop: SavepointStop | None = None,
         streams: StandardStreams | None = None,
+        pooled: bool = False,
     ) -> None:
-        by_owner = ByOwner(
-            disk_faults,
-            agent_faults,
-            agent=AGENT,
-            others={HERE, *(guest.name for guest in guests), *(host.name for host in hosts)},
-            is_spared=self._spares_agent,
+        others = {HERE, *(guest.name for guest in guests), *(host.name for host in hosts)}
+        faults = ByOwner(
+            disk_faults, agent_faults, agent=AGENT, others=others, is_spared=self._spares_agent
         )
-        super().__init__(pipeline, seed, conditions or Conditions(), by_owner)
-        self.ends = ends
+        super().__init__(pipeline, seed, conditions or Conditions(), faults)
+        self.ends, self.observer = ends, observer
         self.options = _first_options(options or Options(), seed, goes_on=bool(ends), stop=stop)
-        self.observer = observer
-        self.troubles = TroubleMaker(
-            troubles or Troubles(), self.processes, self.network, self.rng("troubles"), observer
-        )
+        own, rng = troubles or Troubles(), self.rng("troubles")
+        self.troubles = TroubleMaker(own, self.processes, self.network, rng, observer)
         self._tell_troubles(disk_faults)
-        self._rest_at_s, self._guests = rest_at_s, guests
+        self._rest_at_s, self._guests, self._agent_power = rest_at_s, guests, agent_power
         self._drains, self._losses, self._agreed = drains, losses, set[str]()
         self._elsewhere = Elsewhere(HOME, lambda: hosts)
         self._far: FarHosts | None = None
+        self.pool: WorldPool | None = None
         if apart:
-            self._set_apart(hosts)
+            self._set_apart(hosts, pooled=pooled)
         self._fixed = dict.fromkeys(fixed, "the scene says so")
         both = [pipeline] if stop is None else [pipeline, stop.then]
         self._pins, self._taken_pins = _possible(pins, both), list[Pinning]()
         self._stop, self._streams = stop, streams
         self.reports: list[Report] = []
         """Of the runs that have ended."""
-        self.disk_faults = disk_faults
+        self.disk_faults, self.agent_faults = disk_faults, agent_faults
         self._clock = VirtualClock(self.timeline, self.rng("chance"), began_s)
-        self.agent_faults, self._agent_power = agent_faults, agent_power
         self._safe_from_s = math.inf if troubles is None else troubles.until_s
         self._store = self._agent_store = self.disk.store_of(HERE)
         self._agent: Agent | None = None
@@ -219,7 +219,7 @@ class World(Surroundings):
             self.troubles.done["given up by majority"] += 1
             self._remark(f"{host} is given up by majority")
 
-    def _set_apart(self, hosts: Sequence[HostRoom]) -> None:
+    def _set_apart(self, hosts: Sequence[HostRoom], *, pooled: bool) -> None:
         home = hosts[0].name
         far = self._far = self.troubles.far = FarHosts(
             home,
@@ -235,6 +235,18 @@ class World(Surroundings):
         self._elsewhere = Elsewhere(
             home, lambda: hosts, far.make, listen=home, placing=far.place, begins=far.begins
         )
+        if pooled:
+            told = partial(_as_told, lambda: self._agent)
+            pool = self.pool = WorldPool(
+                hosts, far, self.timeline, self.rng("pool"), told, self._note_fault
+            )
+            self._elsewhere = replace(
+                self._elsewhere, rooms=pool.rooms, drained=pool.drained, limits=pool.limits
+            )
+
+    def _note_fault(self, fault: str) -> None:
+        if self.observer is not None:
+            self.observer.faults.append(fault)
 
     def run(self, bound_s: float = BOUND_S, turns_max: int = TURNS_MAX) -> Report:
         """The report of the last run. Raises `Deadlock` or `TooLong` if a run does not end,
@@ -346,6 +358,8 @@ class World(Surroundings):
 
     def _begin_to_disturb(self, of_agent: VirtualLoop, of_troubles: VirtualLoop) -> None:
         of_troubles.create_task(self.troubles.run(), name="troubles")
+        if self.pool is not None:
+            of_troubles.create_task(self.pool.keep(), name="pool")
         for drain in self._drains:
             at_s = max(drain.at_s, self.timeline.now)
             of_agent.call_at(at_s, self._drain, drain.host)
@@ -487,6 +501,22 @@ class World(Surroundings):
         )
         agent.copying.give_ups.on_given_up = self._note_given_up
         return agent.report(await agent.run())
+
+
+def _as_told(agent_now: Callable[[], Agent | None]) -> PooledRun:
+    """What a pool of hosts hears of the run."""
+    agent = agent_now()
+    if agent is None or not agent.course.started.done() or agent.course.is_over:
+        return PooledRun("the run", answers=False)
+    shown = agent.recorder.controllers.values()
+    hosts = [member.host for member in agent.roster.living()]
+    return PooledRun(
+        "the run",
+        planned=max((each.hosts for each in shown if each.hosts is not None), default=None),
+        instances=Counter([*hosts, *(one.host for one in agent.roster.ending.values())]),
+        drained=frozenset(agent.drains.hosts.drained),
+        away=frozenset(agent.sites.away(hosts)),
+    )
 
 
 def _first_options(

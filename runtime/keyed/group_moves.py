@@ -61,8 +61,8 @@ class GroupMoves:
     def resume(self, owned: frozenset[int], frozen: frozenset[int]) -> None:
         held = self._held
         if self._journaled:
-            lost = (owned | frozen) - held.known
-            strange = held.known - held.whole - owned - frozen
+            lost = (owned | frozen) - held.here
+            strange = held.here - owned - frozen
             if lost or strange:
                 raise ValueError(
                     f"operator {held.operator!r}: expected to resume the groups that the "
@@ -103,7 +103,7 @@ class GroupMoves:
     def arrive(self, chunk: bytes) -> int:
         """Take in a chunk; returns its group."""
         held, group = self._held, Head.of(chunk).group
-        if group in held.owned | held.frozen | held.behind:
+        if group in held.here:
             raise ValueError(f"group {group} is here already: a chunk of it came once more")
         if not held.arrive(chunk):
             raise ValueError(f"a chunk of group {group} came, but not the one before")
@@ -111,7 +111,7 @@ class GroupMoves:
 
     def awaits(self, chunk: bytes) -> bool:
         group = Head.of(chunk).group
-        return group not in self._held.known - self._held.whole and self._held.awaits(chunk)
+        return group not in self._held.here and self._held.awaits(chunk)
 
     async def open(self, groups: Iterable[int], *, in_any_case: bool = False) -> None:
         held = self._held

@@ -66,9 +66,10 @@ class Holdings:
         return frozenset(g for g, arrival in self.arriving.items() if arrival.complete)
 
     @property
-    def known(self) -> Groups:
-        """Groups that are here as a whole, in whatever phase."""
-        return self.owned | self.frozen | self.behind | self.whole
+    def here(self) -> Groups:
+        """Groups that are open, in whatever phase. One that has only arrived, even as a whole, is
+        not: a later incarnation of its giver may be giving all of it again."""
+        return self.owned | self.frozen | self.behind
 
     def set_groups(self, owned: Groups, frozen: Groups, behind: Groups) -> None:
         self.owned, self.frozen, self.behind = owned, frozen, behind
@@ -169,7 +170,8 @@ class Holdings:
 
     def resume(self, owned: Iterable[int], frozen: Iterable[int]) -> None:
         """Groups as they are to be after a restoration; `owned` without the frozen ones. Those
-        that are not open yet, or have kept tuples, are behind."""
+        that have kept tuples are behind, and those that are not open yet, as journals of earlier
+        versions have them."""
         mine = frozenset(owned)
         self.changes.add("resume", [*mine], [*frozen])
         for group in sorted(mine & self.whole):

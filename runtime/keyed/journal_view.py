@@ -47,9 +47,9 @@ class Keeping:
         return self._held.frozen
 
     @property
-    def known(self) -> frozenset[int]:
-        """Groups whose whole state is here, owned or frozen."""
-        return self._held.known
+    def here(self) -> frozenset[int]:
+        """Groups that are open here, owned or frozen."""
+        return self._held.here
 
     @property
     def watermark(self) -> float:

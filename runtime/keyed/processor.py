@@ -180,8 +180,8 @@ class KeyedProcessor(Keeping):
         self._moves.own(groups)
 
     def resume(self, owned: frozenset[int], frozen: frozenset[int]) -> None:
-        """Groups of mine, as the core has them: `frozen` ones lie at rest, the others are
-        processed again; those with kept tuples, or not opened yet, when `catch_up` is called."""
+        """Groups of mine that are open here: `frozen` ones lie at rest, the others are processed
+        again; those with kept tuples when `catch_up` is called."""
         self._moves.resume(owned, frozen)
 
     async def catch_up(self) -> None:

@@ -84,13 +84,15 @@ class KeyGroups:
     def resume(self, owned: frozenset[Group], frozen: frozenset[Group]) -> None:
         """Duty 12: the state of these groups has been restored. Some of it may have been received,
         and been called mine by the core, but not been put in: it comes again, and all else that
-        is to be done with groups waits for it (W3 holds meanwhile)."""
+        is to be done with groups waits for it (W3 holds meanwhile). What lies here of a group that
+        is not open may be of an earlier incarnation of its giver, even if it is whole, so only
+        what comes again tells that all of it is here."""
         if not self._keeps:
             self._processor.own(owned | frozen)
             self._processor.freeze(frozen)
             return
         gate = self._path.gate
-        self._missing = missing = owned - self._processor.known
+        self._missing = missing = owned - self._processor.here
         self._processor.resume(owned - missing, frozen - missing)
         gate.hold(RESUMING)
 

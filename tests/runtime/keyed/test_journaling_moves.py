@@ -37,7 +37,7 @@ async def test_what_is_given_away_stays_until_the_last_chunk_was_taken() -> None
     assert len(taken) > 5
     assert (bench.one.sizes(), bench.one.pended, bench.one.pended_out) == ([0], 0, 1)
     assert (bench.one.frozen, len(bench.journals[0].changes)) == (NONE, told + 1)
-    assert bench.restored(0).known == set()
+    assert bench.restored(0).here == NONE
 
 
 async def test_timers_go_with_their_group() -> None:

@@ -248,6 +248,8 @@ class SourcePump(Pump):
         if ended.rest is None:
             return self._tidy_up(ended.number, None)
         reading = self._open(ended, ended.rest)
+        if self._source.drains:  # as then: it takes nothing more from outside
+            reading.reader.drain(leaves=False)
         try:
             await self._read_to_end(reading)
         finally:

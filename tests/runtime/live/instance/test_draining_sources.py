@@ -69,12 +69,12 @@ class TapReader(Reader):
     def __init__(self, tap: Tap, split: Split) -> None:
         self.tap, self.session, self.at = tap, split["session"], split["at"]
         self.tank = tap.tanks.setdefault(self.session, [])
-        self.ended = False
+        self.ended = self.drains = False
 
     async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
         assert not self.ended
         while self.at == len(self.tank):
-            if self.session in self.tap.closed:
+            if self.drains and self.session in self.tap.closed:
                 self.ended = True
                 return None
             await self.tap.flowed.wait()
@@ -93,6 +93,7 @@ class TapReader(Reader):
 
     def drain(self, *, leaves: bool) -> None:
         self.tap.told.append(leaves)
+        self.drains = True
         asyncio.get_running_loop().call_later(0.05, self._close)  # as a broker answers
 
     def _close(self) -> None:
@@ -245,6 +246,31 @@ async def test_one_that_dies_while_it_drains_goes_on_with_that(
         world.end_input()
     await world.network.finish(60)
     world.check(delivery)
+
+
+@in_virtual_time
+async def test_one_that_dies_with_a_session_ended_and_not_safe_drains_it_again(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path, "at-least-once", delay_s=0.01)
+    await world.begin()
+    world.network.decide("taken", "duplicate")
+    await world.network.until(lambda: len(world.tap.tanks) == 2)
+    world.tap.pour(400)
+    leaver = next(i for i in world.sources() if i.me.number > 0)
+    leaver.orders.decide("leave", 1)
+    await world.network.until(lambda: bool(leaver.pump._ended))
+    assert leaver.commits is not None
+    await leaver.commits.committed()
+    rest = [one.rest for one in leaver.pump._ended.values()]
+    assert rest
+    assert None not in rest
+    await world.die(leaver)
+    again = world.network.instances[leaver.me]
+    await world.network.until(lambda: isinstance(again.core.state, Gone))
+    world.end_input()
+    await world.network.finish(60)
+    world.check("at-least-once")
 
 
 @in_virtual_time

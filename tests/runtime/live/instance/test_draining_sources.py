@@ -17,6 +17,7 @@ from anabranch.protocol import events
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.states import Gone
 from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.instance.source_pump import SourcePump
 from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from tests.runtime.network import Kept, Network
 from tests.runtime.virtual_time import in_virtual_time
@@ -259,10 +260,12 @@ async def test_one_that_dies_with_a_session_ended_and_not_safe_drains_it_again(
     world.tap.pour(400)
     leaver = next(i for i in world.sources() if i.me.number > 0)
     leaver.orders.decide("leave", 1)
-    await world.network.until(lambda: bool(leaver.pump._ended))
+    pump = leaver.pump
+    assert isinstance(pump, SourcePump)
+    await world.network.until(lambda: bool(pump._ended))
     assert leaver.commits is not None
     await leaver.commits.committed()
-    rest = [one.rest for one in leaver.pump._ended.values()]
+    rest = [one.rest for one in pump._ended.values()]
     assert rest
     assert None not in rest
     await world.die(leaver)

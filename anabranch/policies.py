@@ -16,6 +16,7 @@ from anabranch.runtime.policies.decision import (
 )
 from anabranch.runtime.policies.elysium.controller import Elysium
 from anabranch.runtime.policies.fixed import Fixed
+from anabranch.runtime.policies.hierarchical.controller import Hierarchy
 from anabranch.runtime.policies.look_and_plan import (
     HostLook,
     Look,
@@ -44,6 +45,7 @@ __all__ = [
     "Explanation",
     "Fixed",
     "Heritage",
+    "Hierarchy",
     "Hold",
     "HostLook",
     "LatencyRules",

@@ -49,6 +49,7 @@ SHIPPED = "anabranch.runtime.policies."
 _MODULES = {
     "elysium": "elysium.controller",
     "fixed": "fixed",
+    "hierarchy": "hierarchical.controller",
     "latency-rules": "predictive.baselines",
     "multi-metric": "multi_metric.policy",
     "multi-metric-central": "multi_metric.central",

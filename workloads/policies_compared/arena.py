@@ -15,6 +15,7 @@ import math
 import random
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,16 @@ from anabranch.runtime.measuring.meter import Meter
 from anabranch.runtime.measuring.reading import Figures, Planned, Reading
 from anabranch.runtime.measuring.slot_meter import added
 from anabranch.runtime.policies.bounds import places
+from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.decider import Decider
-from anabranch.runtime.policies.decision import Duplicate, Hold, Leave
-from anabranch.runtime.policies.policy import Scale
+from anabranch.runtime.policies.decision import Decision, Duplicate, Leave
+from anabranch.runtime.policies.fixed import Fixed
+from anabranch.runtime.policies.policy import Heritage, Policy, Scale
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.policies_compared.contestants import INSTANCES_MAX, Contestant
-from anabranch.workloads.policies_compared.scenes import Scene
+from anabranch.workloads.policies_compared.controlled import WORK, ArenaControl
+from anabranch.workloads.policies_compared.hosting import BOOT_S, SLOTS, ArenaHost, ArenaHosts
+from anabranch.workloads.policies_compared.scenes import TRAINING_SEED, Scene, training
 
 WORK_S, WORK_CV2 = 0.04, 0.25
 TICK_S = 0.5
@@ -46,6 +51,8 @@ class Instance:
     """`free_s`: when it has done what lies there; `lies`: those tuples, when they came, when they
     are done, and their work; `here`: how many, for the meter."""
 
+    number: int
+    host: ArenaHost
     rank: int
     meter: Meter
     here: Level
@@ -70,13 +77,14 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What happened. By tick: `load` and `instances` at work, and `paid`, with those that start or
-    drain. By result: `ends` and `latencies`. `operations`: batches of joins and leaves; `waiting`:
-    tuples that are left over."""
+    """What happened. By tick: `load` and `instances` at work, `paid`, with those that start or
+    drain, and `hosts`. By result: `ends` and `latencies`. `operations`: batches of joins and
+    leaves; `waiting`: tuples that are left over."""
 
     load: FloatArray
     instances: FloatArray
     paid: FloatArray
+    hosts: FloatArray
     ends: FloatArray
     latencies: FloatArray
     operations: int
@@ -85,8 +93,17 @@ class Course:
 
 
 def run(scene: Scene, contestant: Contestant, seed: int) -> Course:
-    """The same for the same seed."""
-    return _Arena(scene, contestant, seed).run()
+    """The same for the same seed. One that has learnt before has done so on `training`."""
+    left = _learnt(contestant) if contestant.trained else None
+    return _Arena(scene, contestant, seed, left).run()
+
+
+@lru_cache(maxsize=64)
+def _learnt(contestant: Contestant) -> Heritage:
+    scene = training()
+    arena = _Arena(scene, replace(contestant, trained=False), TRAINING_SEED, None)
+    arena.run()
+    return arena.learnt(scene.seconds)
 
 
 def _drawn(scene: Scene, seed: int, per_instance: float) -> tuple[list[float], list[float]]:
@@ -102,10 +119,15 @@ def _drawn(scene: Scene, seed: int, per_instance: float) -> tuple[list[float], l
 
 
 class _Arena:
-    def __init__(self, scene: Scene, contestant: Contestant, seed: int) -> None:
+    def __init__(
+        self, scene: Scene, contestant: Contestant, seed: int, left: Heritage | None
+    ) -> None:
         self.scene, self.contestant = scene, contestant
+        controlled = isinstance(contestant.policy, Controller)
         self.scale = Scale(
-            max_instances=INSTANCES_MAX, period_s=contestant.period_s, policy=contestant.policy
+            max_instances=INSTANCES_MAX,
+            period_s=contestant.period_s,
+            policy=Fixed() if controlled else contestant.policy,
         )
         per_instance = self.scale.target / WORK_S
         self._at, self._work = _drawn(scene, seed, per_instance)
@@ -115,7 +137,11 @@ class _Arena:
         self._latencies: list[float] = []
         self._active: list[Instance] = []
         self._draining: list[Instance] = []
-        self._starting: list[tuple[float, int, dict[str, float]]] = []
+        self._starting: list[tuple[float, ArenaHost, dict[str, float]]] = []
+        most = math.ceil(INSTANCES_MAX / SLOTS)
+        self._hosts = ArenaHosts(most, 0.0 if contestant.knows else BOOT_S)
+        self._made = 0
+        self._control = self._controlled(contestant.policy, seed, left)
         self._sums: Figures | None = None
         self._planned: Planned | None = None
         """By the keeper, the first instance, which never leaves."""
@@ -123,14 +149,14 @@ class _Arena:
 
     def run(self) -> Course:
         ticks = round(self.scene.seconds / TICK_S)
-        self._active = [self._newcomer(0.0, {}) for _ in range(self.contestant.start)]
-        instances, paid = np.zeros(ticks), np.zeros(ticks)
+        begun = self._hosts.begin(self.contestant.start)
+        self._active = [self._newcomer(0.0, host, {}) for host in begun]
+        instances, paid, hosts = np.zeros(ticks), np.zeros(ticks), np.zeros(ticks)
         for tick in range(ticks):
             now_s = round((tick + 1) * TICK_S, 6)
             instances[tick] = len(self._active)
-            paid[tick] = (
-                len(self._active) + len(self._draining) + sum(n for _, n, _ in self._starting)
-            )
+            paid[tick] = len(self._active) + len(self._draining) + len(self._starting)
+            hosts[tick] = self._hosts.paid
             held = self._deal(now_s)
             self._change(now_s)
             self._decide(now_s, held)
@@ -139,6 +165,7 @@ class _Arena:
             load,
             instances,
             paid,
+            hosts,
             np.array(self._ends),
             np.array(self._latencies),
             self.operations,
@@ -181,11 +208,12 @@ class _Arena:
 
     # -- instances -------------------------------------------------------------------------
 
-    def _newcomer(self, now_s: float, heritage: dict[str, float]) -> Instance:
+    def _newcomer(self, now_s: float, host: ArenaHost, heritage: dict[str, float]) -> Instance:
         here = Level(now_s)
         meter = Meter(period_s=self.scale.period_s, now_s=now_s, instances=1, here=here)
         decider = Decider.begin(self.scale, heritage, now_s)
-        return Instance(0, meter, here, decider, now_s, now_s)
+        self._made += 1
+        return Instance(self._made - 1, host, 0, meter, here, decider, now_s, now_s)
 
     def _change(self, now_s: float) -> None:
         """Newcomers whose time has come, and leavers."""
@@ -193,9 +221,13 @@ class _Arena:
         self._starting = [join for join in self._starting if join[0] > now_s]
         go = [one for one in self._active if one.leaves_s <= now_s]
         self._active = [one for one in self._active if one.leaves_s > now_s]
-        self._draining = [one for one in self._draining + go if one.free_s > now_s]
-        for _, count, heritage in come:
-            self._active += [self._newcomer(now_s, heritage) for _ in range(count)]
+        drained = self._draining + go
+        self._draining = [one for one in drained if one.free_s > now_s]
+        for one in drained:
+            if one.free_s <= now_s:
+                self._hosts.end(one.host)
+        for _, host, heritage in come:
+            self._active.append(self._newcomer(now_s, host, heritage))
         for rank, one in enumerate(self._active):
             one.rank = rank
             one.meter.instances(len(self._active), now_s)
@@ -207,6 +239,9 @@ class _Arena:
             self._follow(now_s)
             return
         readings = [self._reading(one, now_s, held) for one in self._active]
+        if self._control is not None:
+            self._order(self._control, readings, now_s)
+            return
         if self.scale.policy.in_concert:
             self._tell(readings)
             readings = [replace(one, operator=self._sums) for one in readings]
@@ -216,15 +251,17 @@ class _Arena:
 
     def _act(self, readings: list[Reading], now_s: float) -> None:
         for one, reading in zip(self._active, readings, strict=True):
-            if one.leaves_s < math.inf:
-                continue
-            match one.decider.decide(reading, self._rng):
-                case Duplicate(n=count):
-                    self._join(one, count, now_s)
-                case Leave():
-                    self._leave(one, now_s)
-                case Hold():
-                    pass
+            if one.leaves_s == math.inf:
+                self._carry_out(one, one.decider.decide(reading, self._rng), now_s)
+
+    def _carry_out(self, one: Instance, decision: Decision, now_s: float) -> None:
+        match decision:
+            case Duplicate(n=count):
+                self._join(one, count, now_s)
+            case Leave():
+                self._leave(one, now_s)
+            case _:
+                pass
 
     def _is_planned(self) -> bool:
         """Whether there is a new plan of the keeper, of which all hear at once."""
@@ -255,15 +292,17 @@ class _Arena:
             self.messages += 2 * len(readings)
 
     def _join(self, maker: Instance, wanted: int, now_s: float) -> None:
-        living = len(self._active) + len(self._draining) + sum(n for _, n, _ in self._starting)
+        living = len(self._active) + len(self._draining) + len(self._starting)
         count, _ = places(wanted, living, "operator", self.scale)
-        if count < 1:
+        hosts = self._hosts.place(now_s, count)
+        if not hosts:
             return
         heritage = maker.decider.heritage(now_s)
-        maker.busy_until_s = now_s + JOIN_S
-        self._starting.append((maker.busy_until_s, count, heritage))
+        joins = [(max(now_s, host.ready_s) + JOIN_S, host, heritage) for host in hosts]
+        maker.busy_until_s = max(at_s for at_s, _, _ in joins)
+        self._starting += joins
         self.operations += 1
-        self.messages += 2 * NEIGHBOURS + count
+        self.messages += 2 * NEIGHBOURS + len(hosts)
 
     def _leave(self, one: Instance, now_s: float) -> None:
         staying = sum(other.leaves_s == math.inf for other in self._active)
@@ -273,12 +312,46 @@ class _Arena:
         self.operations += 1
         self.messages += 2 * NEIGHBOURS
 
+    # -- a controller ----------------------------------------------------------------------
+
+    def _controlled(
+        self, policy: Policy[Any], seed: int, left: Heritage | None
+    ) -> ArenaControl | None:
+        if not isinstance(policy, Controller):
+            return None
+        scale, text = replace(self.scale, policy=policy), f"{seed} {self.contestant.name}"
+        return ArenaControl(policy, scale, self._at, text, left)
+
+    def learnt(self, now_s: float) -> Heritage:
+        return {} if self._control is None else self._control.heritage(now_s)
+
+    def _order(self, control: ArenaControl, readings: list[Reading], now_s: float) -> None:
+        """Each instance tells its reading once per period, and is told what it is to do."""
+        staying = [
+            (f"{WORK}.{one.number}", one.host.name, reading)
+            for one, reading in zip(self._active, readings, strict=True)
+            if one.leaves_s == math.inf
+        ]
+        orders = control.step(now_s, self._next, staying, len(self._starting), self._hosts)
+        of = {f"{WORK}.{one.number}": one for one in self._active}
+        for order in orders:
+            self._carry_out(of[order.instance], order.act, now_s)
+        if now_s % self.scale.period_s < TICK_S:
+            self.messages += len(staying)
+        self.messages += len(orders)
+        for one in self._active:
+            if one.rank and (to := self._hosts.refuge(one.host, now_s)):
+                self._hosts.end(one.host)
+                one.host = to
+                self.operations += 1
+                self.messages += 4 * NEIGHBOURS + 1
+
     def _follow(self, now_s: float) -> None:
         """With the load known: as many as it needs now, in one batch."""
         index = min(int(now_s / self.scene.interval_s), len(self.scene.load) - 1)
         wanted = min(max(1, math.ceil(self.scene.load[index])), INSTANCES_MAX)
         staying = [one for one in self._active if one.leaves_s == math.inf]
-        missing = wanted - len(staying) - sum(n for _, n, _ in self._starting)
+        missing = wanted - len(staying) - len(self._starting)
         if missing > 0:
             self._join(staying[0], missing, now_s)
         for one in staying[wanted:] if missing < 0 else ():
@@ -293,5 +366,7 @@ def settings_told() -> dict[str, Any]:
         "instances_max": INSTANCES_MAX,
         "join_s": JOIN_S,
         "leave_s": LEAVE_S,
+        "slots_of_a_host": SLOTS,
+        "boot_s": BOOT_S,
         "neighbours": NEIGHBOURS,
     }

@@ -21,7 +21,7 @@ from anabranch.workloads.policies_compared.scenes import (
 from anabranch.workloads.policies_compared.scores import Scores, scores
 
 LOADS = (*MADE, "brownian")
-COSTS = ("violations", "paid", "reconfigurations", "overshoot", "settling", "messages")
+COSTS = ("violations", "paid", "hosts", "reconfigurations", "overshoot", "settling", "messages")
 SHOWN = ("step", "brownian")
 """Loads whose courses are drawn, and the first recorded one."""
 

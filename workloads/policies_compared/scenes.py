@@ -30,6 +30,7 @@ MADE: dict[str, Curve] = {
     "square": Square(low=5, high=15, period_s=60),
 }
 WALK_SD, WALK_LOW, WALK_HIGH = 0.8, 1.0, 25.0
+TRAINING_S, TRAINING_SEED = 1_000, 1_000_000
 SUFFIXES = (".csv", ".txt", ".csv.gz", ".txt.gz")
 
 
@@ -55,6 +56,12 @@ def made(name: str, seed: int) -> Scene:
     curve = MADE.get(name, walk)
     load = curve.rate(np.arange(SECONDS, dtype=np.float64))
     return Scene(name, load, 1.0, step_s=STEP_S if name == "step" else None)
+
+
+def training() -> Scene:
+    """A longer walk, which is none of those that are compared."""
+    walk = Brownian(start=MEAN, step_sd=WALK_SD, low=WALK_LOW, high=WALK_HIGH, seed=TRAINING_SEED)
+    return Scene("training", walk.rate(np.arange(TRAINING_S, dtype=np.float64)), 1.0)
 
 
 def recorded(path: Path) -> Scene:

@@ -24,6 +24,8 @@ class Scores:
     while tuples waited."""
     paid: float
     """Instance-seconds, those that start or drain included."""
+    hosts: float
+    """Host-seconds, those that boot, are idle or drain included."""
     error: float
     """Mean of |accuracy - 1|, accuracy being instances over what the load needs."""
     reconfigurations: float
@@ -45,6 +47,7 @@ def scores(scene: Scene, course: Course, bound_s: float) -> Scores:
     return Scores(
         violations=float(violated.mean()),
         paid=float(course.paid.sum() * TICK_S),
+        hosts=float(course.hosts.sum() * TICK_S),
         error=float(np.abs(course.instances / need - 1).mean()),
         reconfigurations=float(course.operations),
         overshoot=float(course.instances.max() / need.max()),

@@ -15,6 +15,7 @@ from anabranch.workloads.policies_compared.scores import FIGURES
 TITLES = {
     "violations": "violations",
     "paid": "instance-seconds",
+    "hosts": "host-seconds",
     "error": "mean \\|accuracy - 1\\|",
     "reconfigurations": "reconfigurations",
     "overshoot": "overshoot",
@@ -24,6 +25,7 @@ TITLES = {
 _FORMS = {
     "violations": "{:.1%}",
     "paid": "{:,.0f}",
+    "hosts": "{:,.0f}",
     "error": "{:.3f}",
     "reconfigurations": "{:.0f}",
     "overshoot": "{:.2f}",

@@ -108,7 +108,7 @@ def test_a_second_is_violated_by_its_mean_or_by_tuples_that_wait_in_vain() -> No
     latencies = np.array([0.1, 0.1, 0.6, 0.1, 2.2])
     ends = np.array([0.4, 0.9, 1.5, 1.6, 4.1])  # the last one comes at 1.9
     empty = np.zeros(10)
-    course = Course(empty, empty, empty, ends, latencies, 0, 0, 0)
+    course = Course(empty, empty, empty, empty, ends, latencies, 0, 0, 0)
     assert violations(course, 5, 0.25).tolist() == [0, 1, 1, 1, 1]
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.commands.agent_options import ask, at_option, say_json, token_option
+from anabranch.commands.agent_options import ask, asking, at_option, say_json, tls_of, token_option
+from anabranch.commands.drain import SILENT
 from anabranch.commands.failing import FAILED, WrongUsage
 from anabranch.commands.shared_options import json_option
 from anabranch.commands.telling import say
 
+if TYPE_CHECKING:
+    from anabranch.runtime.hosts.pipelines import PipelineStatus
+
 EXAMPLES = """\b
 Examples:
   anabranch give-up press-2 --yes
-  anabranch give-up press-2 --yes --at press-1:7433 --json
+  anabranch give-up press-2 --yes --at 127.0.0.1:7434 --json
 
 \b
 For a host that does not come back: its disk is gone, or it takes too long. Pipelines that were
@@ -24,7 +31,7 @@ instances still do counts no more; when it is back, they are killed, their files
 is a host like others. What is not in journals and lay on the host, such as dead letters, is lost
 unless it comes back.
 Exit code: 0 all pipelines go on without it; 1 one of them cannot, which is told, or no agent
-answers; 2 wrong usage.
+answers; 2 wrong usage, or no such host.
 """
 
 
@@ -52,6 +59,7 @@ def command(
             f"a host that comes back soon needs none of this; if so, say it with --yes: "
             f"anabranch give-up {host} --yes"
         )
+    _check_named(host, at, token_file)
     told = ask(at, token_file, GiveUpHost(host), HostGivenUp)
     if as_json:
         say_json({"at": at, "host": host, "without": told.without, "refused": told.refused})
@@ -64,3 +72,38 @@ def command(
             say(f"no pipeline of {told.home} runs just now")
     if told.refused:
         context.exit(FAILED)
+
+
+def _check_named(host: str, at: str, token_file: Path | None) -> None:
+    """Raises `WrongUsage` for a name that neither the agent nor one of its pipelines knows."""
+    from anabranch.commands.hosts import ask_hosts
+    from anabranch.runtime.hosts.pipelines import AskStatus, PipelinesKnown
+    from anabranch.runtime.values.hints import hint
+
+    with asking():
+        known = asyncio.run(ask_hosts(at, tls_of(at)))
+    if host in (names := {line.host.name for line in known.hosts}):
+        return
+    pipelines = ask(at, token_file, AskStatus(""), PipelinesKnown).pipelines
+    if may_be_used(host, pipelines):
+        return
+    raise WrongUsage(
+        f"the agent at {at} knows no host {host!r}; "
+        f"{hint(host, dict.fromkeys(sorted(names)), 'there')}"
+    )
+
+
+def may_be_used(host: str, pipelines: Iterable[PipelineStatus]) -> bool:
+    """Whether a pipeline names the host, or does not say which it uses: an agent forgets a host
+    that has been dead for a day."""
+    for one in pipelines:
+        if one.run is None:
+            if one.state in SILENT:
+                return True
+            continue
+        used = {*one.run.get("away", ()), *one.run.get("given_up", ())}
+        for operator in one.run.get("operators", ()):
+            used.update(operator.get("hosts", ()), operator.get("copies", ()))
+        if host in used:
+            return True
+    return False

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from anabranch.runtime.ports import clock
-from anabranch.runtime.reporting.snapshot import OperatorSnapshot, RunSnapshot
+from anabranch.runtime.reporting.snapshot import InstanceSnapshot, OperatorSnapshot, RunSnapshot
 from anabranch.runtime.values.kinds import EventKind
 
 HINDERS = frozenset(
@@ -61,7 +62,7 @@ def figures(snapshot: RunSnapshot) -> dict[str, Any]:
                 "queued": o.queued,
                 "deaths": o.deaths,
                 "hosts": dict(sorted(Counter(m.host for m in o.members if m.host).items())),
-                "copies": dict(sorted(Counter(h for m in o.members for h in m.copies).items())),
+                "copies": dict(sorted(_copies(o.members).items())),
                 "lacks": {m.id: m.lacks for m in o.members if m.lacks},
             }
             for o in snapshot.operators
@@ -77,3 +78,8 @@ def _hindered(operator: OperatorSnapshot, snapshot: RunSnapshot) -> str:
         return f"host {', '.join(away)} does not answer"
     told = [e for e in snapshot.events if e.operator == operator.name and e.kind in HINDERS]
     return told[-1].detail if told else ""
+
+
+def _copies(members: Iterable[InstanceSnapshot]) -> Counter[str]:
+    """By host; one that is beside its instance, which began from it, does not count."""
+    return Counter(host for m in members for host in m.copies if host != m.host)

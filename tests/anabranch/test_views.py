@@ -112,6 +112,13 @@ def test_hosts_that_a_run_waits_for_are_named_in_its_line_its_status_and_for_who
     assert "waits" not in line_of(snapshot(there, here))
 
 
+def test_a_copy_counts_only_on_another_host_than_that_of_its_instance() -> None:
+    """An instance that began elsewhere, from the copy there, has that copy beside it."""
+    one = instance("up.0", host="south", copies=("home", "south"))
+    (told,) = figures(snapshot(operator("up", members=(one,))))["operators"]
+    assert told["copies"] == {"home": 1}
+
+
 def test_lines_for_logs_come_less_and_less_often() -> None:
     out = io.StringIO()
     view = PlainView(out)

@@ -102,7 +102,7 @@ class GiveUps:
         whose = " by a majority of those with copies" if by == BY_MAJORITY else ""
         told = f"host {host!r} was given up{whose}, and {there} instances that were there"
         told += " go on elsewhere"
-        self._run_events.note("agent", EventKind.HOST_GIVEN_UP, told)
+        self._run_events.note("agent", EventKind.HOST_GIVEN_UP, told, at_once=True)
         self._desk.strike(host)
         self.go_on_without(host)
         return ""
@@ -113,7 +113,8 @@ class GiveUps:
         self._given_up[host] = BY_USER
         self._desk.relieve(host)
         told = f"host {host!r}, which a majority of those with copies has given up, was given up"
-        self._run_events.note("agent", EventKind.HOST_GIVEN_UP, f"{told} by a user, too")
+        told += " by a user, too"
+        self._run_events.note("agent", EventKind.HOST_GIVEN_UP, told, at_once=True)
 
     def resume(self) -> None:
         """What an earlier agent has given up, and has not had back."""
@@ -133,4 +134,4 @@ class GiveUps:
         self._journal.log(GivenUp(host=host, is_back=True))
         self._given_up.pop(host, None)
         told = f"host {host!r} is back: what was there has ended, and its files are removed"
-        self._run_events.note("agent", EventKind.HOST_BACK, told)
+        self._run_events.note("agent", EventKind.HOST_BACK, told, at_once=True)

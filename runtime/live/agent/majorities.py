@@ -77,7 +77,7 @@ class Majorities:
         if why and self._told.get(host) != why:
             self._told[host] = why
             told = f"host {host!r} cannot be reached, and is not given up: {why}"
-            self._run_events.note("agent", EventKind.WAITS, told)
+            self._run_events.note("agent", EventKind.WAITS, told, at_once=True)
 
     async def _dissent(self, members: Sequence[Member]) -> str:
         """Why there is no majority for each of them; empty if there is."""

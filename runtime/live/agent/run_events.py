@@ -55,6 +55,9 @@ class Alerts:
         more = f" (and {left_out:,} times more since the last time)" if left_out else ""
         self._say(f"{line_of(event)}{more}")
 
+    def tell(self, detail: str) -> None:
+        self._say(detail)
+
 
 def line_of(event: Event) -> str:
     """`work.0 hangs: no word and no work for 60 s; ...`"""
@@ -89,8 +92,10 @@ class RunEvents:
         label: str = "",
         cause: Cause | None = None,
         t: float | None = None,
+        at_once: bool = False,
     ) -> None:
-        """`t`: on the clock of the host; now if not given."""
+        """`t`: on the clock of the host; now if not given. `at_once`: a user sees the detail while
+        the run goes on, whatever its kind."""
         event = Event(
             t=self._clock.now_s if t is None else round(t - self._clock.started_s, 4),
             operator=operator,
@@ -102,7 +107,10 @@ class RunEvents:
             cause=cause,
         )
         self._recorder.note(event)
-        self._alerts.hear(event)
+        if at_once:
+            self._alerts.tell(detail)
+        else:
+            self._alerts.hear(event)
         with suppress(CannotWrite):  # then the run has failed
             self._log(Happened(event=event))
 

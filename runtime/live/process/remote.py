@@ -88,7 +88,7 @@ class RemoteProcesses:
             began=self._begin_anew,
             changed=self._changed.set,
             refused=self._fail,
-            away=lambda why: self._output.take(f"cannot be reached for now: {why}"),
+            away=lambda why: self._output.take(f"host {host} cannot be reached for now: {why}"),
         )
         self._processes: dict[int, RemoteProcess] = {}
         """Those of which the worker may still report something, by key."""

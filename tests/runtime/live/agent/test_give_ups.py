@@ -79,7 +79,7 @@ class Hosts:
         self.desk = CopyDesk(self.pipeline, self.roster, journal, messenger, keepers, hosts, asked)
         orders: Any = SimpleNamespace(token=b"t", tls="")
         self.desk.begin(orders)
-        events: Any = SimpleNamespace(note=lambda *told: None)
+        events: Any = SimpleNamespace(note=lambda *told, at_once=False: None)
         course: Any = SimpleNamespace(started=asyncio.get_running_loop().create_future())
         course.is_over = False
         course.started.set_result(None)

@@ -31,7 +31,12 @@ class Watched(Hosts):
             return self.silent_s.get(host, 0.0)
 
         asked: Any = SimpleNamespace(silent_s=silent_s)
-        events: Any = SimpleNamespace(note=lambda *told: self.noted.append(told[-1]))
+
+        def note(*told: str, at_once: bool = False) -> None:
+            if at_once:  # for the user to see while the run goes on
+                self.noted.append(told[-1])
+
+        events: Any = SimpleNamespace(note=note)
         self.majorities = Majorities(AFTER_S, self.roster, self.sites, asked, self.give_ups, events)
 
     async def begin(self) -> None:

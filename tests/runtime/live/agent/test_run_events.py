@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from anabranch.runtime.live.agent import run_journal as log
 from anabranch.runtime.live.agent import watchdog
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.recovery import _of_report, _to_recorder
-from anabranch.runtime.live.agent.run_events import QUIET_S, URGENT, Alerts
+from anabranch.runtime.live.agent.run_events import QUIET_S, URGENT, Alerts, RunEvents
 from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.reporting.status import FinalCount, Status
 from anabranch.runtime.values.kinds import Cause, EventKind
@@ -190,3 +191,17 @@ def test_what_a_source_tells_by_a_name_of_its_own_is_a_note_with_that_name() -> 
     run.end_input()
     told = [(e.kind, e.label, e.detail) for e in finish(run).events if e.label]
     assert told == [(EventKind.NOTE, "calibrated", "by 0.3")]
+
+
+def test_what_is_noted_to_be_told_at_once_is_told_whatever_its_kind() -> None:
+    said: list[str] = []
+    logged: list[Any] = []
+    quiet: Any = SimpleNamespace(
+        active=lambda operator: [], note=lambda event: None, now_s=1.0, started_s=0.0
+    )
+    events = RunEvents(quiet, quiet, quiet, logged.append, said.append)
+    events.note("agent", EventKind.WAITS, "host 'north' cannot be reached")
+    assert said == []
+    events.note("agent", EventKind.WAITS, "host 'north' cannot be reached", at_once=True)
+    assert said == ["host 'north' cannot be reached"]
+    assert len(logged) == 2

@@ -180,7 +180,7 @@ def test_why_a_host_is_away_is_said_once() -> None:
             await asyncio.sleep(60)
             far.away = ""
             await until(lambda: near.processes.is_reachable)
-        assert near.printed == {"far": ["cannot be reached for now: no agent answers"] * 2}
+        assert near.printed == {"far": ["host far cannot be reached for now: no agent answers"] * 2}
 
     carry_out(act)
 

@@ -13,8 +13,15 @@ class PipelineError(ValueError):
 
 def check_number(what: str, value: object, *, whole: bool = False) -> None:
     kind = numbers.Integral if whole else numbers.Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, kind) or not _is_finite(value):
         raise PipelineError(f"{what} must be a {'whole ' if whole else ''}number, got {value!r}")
+
+
+def _is_finite(value: numbers.Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number above all floats
+        return False
 
 
 def no_function(expected: str, got: object) -> str:

@@ -60,7 +60,15 @@ class SparkWish:
 
 WISHES = ("duration_s", "report", "state", "resume", "fresh", "begin_from", "until_committed")
 """Those that a run on processes has by the same names."""
-_OF_PROCESSES = {"scale_script", "policy_dry_run", "transport", "warm", "seed"}
+_OF_PROCESSES = {
+    "scale_script",
+    "policy_dry_run",
+    "transport",
+    "warm",
+    "seed",
+    "learnt",
+    "keep_learnt",
+}
 
 
 def refuse_others(context: click.Context) -> None:

@@ -54,6 +54,8 @@ Examples:
   cat lines.txt | anabranch run count.py --json | jq .ledger
   anabranch run headlines.py --state headlines.state            # after a power cut:
   anabranch run headlines.py --state headlines.state --resume
+  anabranch run headlines.py --controller elysium --keep-learnt headlines.learnt
+  anabranch run headlines.py --controller elysium --learnt headlines.learnt
   anabranch run headlines.py --on spark=local[4]
   anabranch run headlines.py --on spark --as stream --state headlines.spark
 
@@ -123,6 +125,18 @@ Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
     metavar="SAVEPOINT",
     help="Begin from a savepoint, behind what its run has read: docs/savepoints.md.",
 )
+@click.option(
+    "--learnt",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Let controllers begin with what those of another run have learnt (--keep-learnt).",
+)
+@click.option(
+    "--keep-learnt",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what controllers have learnt into FILE when the run has ended.",
+)
 @click.option("--fresh", is_flag=True, help="Give up the run in --state DIR and begin anew.")
 @dead_max_option
 @click.option(
@@ -164,6 +178,7 @@ def command(
     attendance = None if attended is None else _attendance(attended)
     _check_state(wishes)
     _check_savepoints(wishes)
+    _check_learnt(wishes)
     refuse_closed_output(as_json)
     if engine is not None:
         from anabranch.commands import on_spark
@@ -357,6 +372,15 @@ def _check_savepoints(wishes: dict[str, Any]) -> None:
         raise WrongUsage(
             "--from and --resume exclude each other: a run that is resumed has begun already; "
             "--resume-or-begin --from SAVEPOINT begins from it if there is no run to resume"
+        )
+
+
+def _check_learnt(wishes: dict[str, Any]) -> None:
+    if wishes["learnt"] is not None and wishes["resume"]:
+        raise WrongUsage(
+            "--learnt and --resume exclude each other: the controllers of a run that is resumed "
+            "begin with what they had learnt themselves; --resume-or-begin --learnt FILE begins "
+            "with it if there is no run to resume"
         )
 
 

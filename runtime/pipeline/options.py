@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
 from anabranch.runtime.pipeline.spans import span_of
 from anabranch.runtime.plan.spec import Span
+from anabranch.runtime.policies.learnt_file import LearntFile, read_learnt
 from anabranch.runtime.policies.script import Script, ScriptError, load_script
 from anabranch.runtime.values.checks import PipelineError
 
@@ -57,6 +58,12 @@ class Options:
     """
     begin_from: Path | None = None
     """The savepoint that a new run begins from."""
+    learnt: Path | None = None
+    """What controllers of another run have learnt, as `keep_learnt` has written it; those of a new
+    run begin with it."""
+    learnt_file: LearntFile | None = field(init=False, default=None)
+    keep_learnt: Path | None = None
+    """Where to write what the controllers have learnt, when the run has ended."""
     backfill: Span | None = None
     """Take only the tuples whose event times are in this span, and leave a savepoint in `state` for
     a run that goes on behind it. May be given as a pair: `("2026-01-01", "2026-06-30")`."""
@@ -73,12 +80,13 @@ class Options:
     where `on_output` says. Must not block."""
 
     def __post_init__(self) -> None:
-        for name in ("report", "state", "begin_from"):
+        for name in ("report", "state", "begin_from", "learnt", "keep_learnt"):
             if (path := getattr(self, name)) is not None:
                 object.__setattr__(self, name, Path(path))  # may have been given as a string
         if isinstance(self.script, str):
             object.__setattr__(self, "script", _script_of(self.script))
         self._check_backfill()
+        self._check_learnt()
         if self.duration_s is not None and not self.duration_s > 0:
             raise PipelineError(f"duration_s must be above 0, got {self.duration_s}")
         if self.hang_s is not None and not self.hang_s > 0:
@@ -115,6 +123,19 @@ class Options:
         if self.state is None:
             raise PipelineError("backfill needs state, the folder for the savepoint")
         object.__setattr__(self, "until_committed", True)
+
+    def _check_learnt(self) -> None:
+        for name in ("learnt", "keep_learnt"):
+            if getattr(self, name) is not None and not self.decides:
+                raise PipelineError(f"{name} needs controllers that decide: leave out the script")
+        if self.learnt is None:
+            return
+        if self.resume:
+            raise PipelineError(
+                "either learnt or resume: the controllers of a run that is resumed begin with what "
+                "they had learnt themselves"
+            )
+        object.__setattr__(self, "learnt_file", read_learnt(self.learnt))
 
     @property
     def decides(self) -> bool:

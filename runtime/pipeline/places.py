@@ -8,7 +8,10 @@ from pathlib import Path
 
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.policies.controller import controllers_of
+from anabranch.runtime.policies.learnt_file import check_controllers, read_learnt
 from anabranch.runtime.processing.programs import programs
+from anabranch.runtime.reporting.report import check_writable
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.working_folder import check_working_folder
 
@@ -56,6 +59,28 @@ def _is_one_place(a: Path, b: Path) -> bool:
         return False  # such as /dev/null
     real_a, real_b = Path(os.path.realpath(a)), Path(os.path.realpath(b))
     return real_a == real_b or real_a in real_b.parents or real_b in real_a.parents
+
+
+def check_kept_learnt(pipeline: Pipeline, path: Path, report: Path | None) -> None:
+    """Raise `PipelineError` if nothing is learnt, or if writing it would destroy something, and
+    `OSError` if it could not be written."""
+    option = f"--keep-learnt {path}"
+    check_controllers(option, controllers_of(pipeline.operators.values()))
+    check_writable(path, "--keep-learnt")
+    written = [*_written(pipeline), *([] if report is None else [("the report", report)])]
+    for what, target in written:
+        if _is_one_place(path, target):
+            raise PipelineError(f"{option}: {what} writes there; name another file")
+    if path.exists() and not path.is_file():
+        raise PipelineError(f"{option}: expected a file, or none yet; name another one")
+    if path.is_file() and path.stat().st_size:
+        try:
+            read_learnt(path)
+        except PipelineError:
+            raise PipelineError(
+                f"{option}: would overwrite a file that no run has written so, or that is damaged; "
+                "name another file, or remove this one"
+            ) from None
 
 
 def check_report(pipeline: Pipeline, report: Path) -> None:

@@ -50,13 +50,15 @@ class Control:
         rng: Random,
         now_s: float,
         inherited: Heritage | None,
+        *,
+        is_resumed: bool = True,
     ) -> Control:
-        """`inherited`: what an earlier incarnation has left, where the run is resumed. Raises
-        `PolicyError`."""
+        """`inherited`: what an earlier incarnation has left, where the run is resumed, or one of
+        another run. Raises `PolicyError`."""
         with named(policy):
             memory = policy.born(inherited or {}, now_s)
         control = cls(policy, operators, rng, memory)
-        if inherited is not None:
+        if inherited is not None and is_resumed:
             control.ordered = Ordered(resumed_s=now_s)
         return control
 

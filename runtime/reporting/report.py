@@ -206,17 +206,17 @@ def percentiles(latency: LatencyCounts) -> dict[str, float]:
     return {name: round(value, 3) for name, value in found.items() if value is not None}
 
 
-def check_writable(path: Path) -> None:
+def check_writable(path: Path, what: str = "report") -> None:
     """Raise `OSError` now rather than after the run if a report cannot be written there."""
     if path.is_dir():
-        raise IsADirectoryError(f"report {path}: is a directory")
+        raise IsADirectoryError(f"{what} {path}: is a directory")
     if _is_special(path):
         return
     path = path.resolve()
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"report {path}: the directory {path.parent} does not exist")
+        raise FileNotFoundError(f"{what} {path}: the directory {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK):
-        raise PermissionError(f"report {path}: {path.parent} is not writable")
+        raise PermissionError(f"{what} {path}: {path.parent} is not writable")
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -504,9 +504,9 @@ class Agent:
 
         operators = self.pipeline.operators.values()
         looks = Looks(operators, self.roster, self.recorder, self._hosts.pool)
-        log, before = self.journal.log, self._recorded
+        log, before, learnt = self.journal.log, self._recorded, self.options.learnt_file
         controllers = Controllers(
-            looks, self.messenger, self.run_events, log, before.left, before.pinned
+            looks, self.messenger, self.run_events, log, before.left, before.pinned, learnt
         )
         period_s, is_resumed = self.options.limits.status_period_s, self.resumed is not None
         await controllers.run(operators, self.seed, period_s, is_resumed=is_resumed)

@@ -24,6 +24,7 @@ from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import Controller, controllers_of
 from anabranch.runtime.policies.decider import PolicyError
+from anabranch.runtime.policies.learnt_file import LearntFile
 from anabranch.runtime.policies.look_and_plan import (
     Look,
     OperatorLook,
@@ -50,7 +51,7 @@ class Looks:
     ) -> None:
         self._names = [operator.name for operator in operators]
         self._roster = roster
-        self._recorder = recorder
+        self.recorder = recorder
         self._pool = pool
         self.shown = recorder.controllers
         """What controllers have planned last, for others to look at."""
@@ -69,7 +70,7 @@ class Looks:
         its place."""
         found = []
         for member in sorted((m for m in members if not m.relocates), key=lambda m: m.id):
-            status = self._recorder.statuses.get(member.text)
+            status = self.recorder.statuses.get(member.text)
             if status is not None and status.state != InstanceState.ACTIVE:
                 continue
             if status is None or status.reading is None:
@@ -82,7 +83,8 @@ class Looks:
 
 class Controllers:
     """All of a run. `log`: into the journal; `left`: by the text of a controller, what its earlier
-    incarnation has left; `pinned`: operators that are none of its business just now (`Pins`)."""
+    incarnation has left; `pinned`: operators that are none of its business just now (`Pins`);
+    `learnt`: by those of another run, with which those of a new one begin."""
 
     def __init__(
         self,
@@ -92,7 +94,10 @@ class Controllers:
         log: Callable[[RunRecord], None],
         left: dict[str, dict[str, float]],
         pinned: Container[str],
+        learnt: LearntFile | None = None,
     ) -> None:
+        self._learnt = learnt
+        looks.recorder.learnt = self.learnt
         self._pinned = pinned
         self._looks = looks
         self._messenger = messenger
@@ -100,11 +105,14 @@ class Controllers:
         self._log = log
         self._left = left
         self._controls: list[Control] = []
+        self._began: list[Control] = []
 
     async def run(
         self, operators: Iterable[Operator], seed: int, period_s: float, *, is_resumed: bool
     ) -> None:
         """For as long as the run lasts, if there are any."""
+        if self._learnt is not None and not is_resumed:
+            self._begin_with(self._learnt, operators)
         self._begin(operators, seed, is_resumed)
         while self._controls:
             await asyncio.sleep(period_s)
@@ -117,15 +125,36 @@ class Controllers:
 
     def _begin(self, operators: Iterable[Operator], seed: int, is_resumed: bool) -> None:
         for policy, names in controllers_of(operators).items():
-            left = self._left_by(policy) if is_resumed else None
+            left = self._left_by(policy) if is_resumed or self._left else None
             self._looks.shown[policy.text] = ControllerSnapshot(policy.text, names)
             rng = random.Random(f"{seed} controller {policy.text}")
             try:
-                control = Control.begin(policy, names, rng, clock.monotonic(), left)
+                now_s = clock.monotonic()
+                control = Control.begin(policy, names, rng, now_s, left, is_resumed=is_resumed)
             except PolicyError as error:
                 self._tell_failure(policy.text, names, error)
             else:
                 self._controls.append(control)
+                self._began.append(control)
+
+    def _begin_with(self, learnt: LearntFile, operators: Iterable[Operator]) -> None:
+        """In the journal as well, for a run that is resumed before its first plan."""
+        for policy in controllers_of(operators):
+            self._leave(policy, learnt.of(policy) or {})
+
+    def learnt(self, now_s: float) -> dict[Controller[Any], Heritage]:
+        """What they leave now; of one that has failed what it has left last."""
+        found = {control.policy: self._left_by(control.policy) for control in self._began}
+        for control in self._controls:
+            with suppress(PolicyError):
+                found[control.policy] = control.heritage(now_s)
+        return found
+
+    def _leave(self, policy: Controller[Any], left: Heritage) -> None:
+        if left != self._left.get(policy.text, {}):
+            self._left[policy.text] = left
+            with suppress(CannotWrite):  # then the run has failed
+                self._log(PlanNoted(controller=policy.text, left=left))
 
     def _left_by(self, policy: Controller[Any]) -> Heritage:
         """By the same one, or by one of its kind whose settings were others."""
@@ -142,11 +171,7 @@ class Controllers:
             self._messenger.send_by_name(order.instance, said)
         if is_new:
             self._show(control, look.now_s)
-            left = control.heritage(look.now_s)
-            if left != self._left.get(control.policy.text, {}):
-                self._left[control.policy.text] = left
-                with suppress(CannotWrite):  # then the run has failed
-                    self._log(PlanNoted(controller=control.policy.text, left=left))
+            self._leave(control.policy, control.heritage(look.now_s))
 
     def _show(self, control: Control, now_s: float) -> None:
         plan, name = control.plan, control.policy.text

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 
 import msgspec
@@ -32,12 +33,19 @@ from anabranch.runtime.live.process.template_process import (
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.order import bound
-from anabranch.runtime.pipeline.places import check_places, check_report
+from anabranch.runtime.pipeline.places import check_kept_learnt, check_places, check_report
 from anabranch.runtime.pipeline.spans import check_backfill
+from anabranch.runtime.policies.learnt_file import learnt_file
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.dead_limit import exceeded
 from anabranch.runtime.reporting.failure import Failure, RunFailed
-from anabranch.runtime.reporting.report import CTRL_C, Report, check_writable, write_report
+from anabranch.runtime.reporting.report import (
+    CTRL_C,
+    Report,
+    check_writable,
+    put_report,
+    write_report,
+)
 from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.savepoint.folder import Savepoint
 from anabranch.runtime.values.checks import PipelineError
@@ -367,6 +375,11 @@ def _prepare(
         check_report(pipeline, options.report)
         # The program may change the working directory, or remove it, before the run has ended.
         options = replace(options, report=options.report.absolute())
+    if options.learnt is not None and options.learnt_file is not None:
+        options.learnt_file.check(options.learnt, pipeline.operators.values())
+    if options.keep_learnt is not None:
+        check_kept_learnt(pipeline, options.keep_learnt, options.report)
+        options = replace(options, keep_learnt=options.keep_learnt.absolute())
     if options.script is not None:
         operators = pipeline.operators
         scalable = [o.name for o in operators.values() if o.can_scale]
@@ -423,9 +436,28 @@ def _finish(agent: Agent, outcome: Outcome) -> Report:
             told = f"the report could not be written to {str(agent.options.report)!r}: {error}"
             failure = failure or Failure(told)
             report = msgspec.structs.replace(report, failure=failure.message)
+    refused = failure is not None and failure.refused
+    if agent.options.keep_learnt is not None and not refused:
+        failure = _keep_learnt(agent, agent.options.keep_learnt, failure)
+        if failure is not None:
+            report = msgspec.structs.replace(report, failure=failure.message)
     if failure is not None:
         raise RunFailed(failure, report)
     return report
+
+
+def _keep_learnt(agent: Agent, path: Path, failure: Failure | None) -> Failure | None:
+    """Whether the run has failed, also by this."""
+    learnt = agent.recorder.learnt
+    if learnt is None:
+        return failure
+    file = learnt_file(agent.pipeline.operators.values(), learnt(clock.monotonic()))
+    try:
+        put_report(file.to_json(), path)
+    except OSError as error:
+        told = f"what was learnt could not be written to {str(path)!r}: {error}"
+        return failure or Failure(told)
+    return failure
 
 
 def _failure_by_deaths(pipeline: Pipeline, report: Report) -> Failure | None:

@@ -6,14 +6,17 @@ No clock here: times are arguments, in seconds since the run began.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from statistics import median
+from typing import Any
 
 from msgspec.structs import replace
 
 from anabranch.runtime.live.agent.finals import Finals
 from anabranch.runtime.measuring.latency import LatencyCounts, merged, percentile
+from anabranch.runtime.policies.controller import Controller
+from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.reporting.ledger import SummedFinals
 from anabranch.runtime.reporting.report import Event, SampleRow, Samples, rates
 from anabranch.runtime.reporting.snapshot import ControllerSnapshot
@@ -52,6 +55,8 @@ class Recorder:
         self.capacities: dict[str, dict[str, float]] = {name: {} for name in operators}
         """By operator and instance, tuples per busy second, where known: of those that live, and
         of some that have ended."""
+        self.learnt: Callable[[float], dict[Controller[Any], Heritage]] | None = None
+        """What controllers have learnt by a time, if there are any."""
         self.controllers: dict[str, ControllerSnapshot] = {}
         """By the text of the controller."""
         self.joins = dict.fromkeys(operators, 0)

@@ -16,9 +16,11 @@ from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.controller import Controller
+from anabranch.runtime.policies.learnt_file import learnt_file, read_learnt
 from anabranch.runtime.policies.look_and_plan import Look, Plan
 from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.settings import setting
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.views.figures_of_run import figures
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start, until
@@ -161,3 +163,47 @@ def test_other_settings_of_a_resumed_controller_keep_what_was_learnt(tmp_path: P
     second = start(pipeline_of(Wanted(n=3)), state=tmp_path, resume=True)
     assert ended(second, lambda: len(Wanted.looks) > plans).ok
     assert Wanted.born_with[1]["plans"] in (plans - 1, plans)
+
+
+def test_a_run_begins_with_what_another_one_has_learnt(tmp_path: Path) -> None:
+    file = tmp_path / "learnt"
+    first = start(pipeline_of(Wanted()), keep_learnt=file)
+    assert ended(first, lambda: len(Wanted.looks) > 1).ok
+    plans = len(Wanted.looks)
+    left = read_learnt(file).of(Wanted())
+    assert left == {"plans": plans}
+    second = start(pipeline_of(Wanted(n=3)), learnt=file, keep_learnt=file)
+    assert ended(second, lambda: len(Wanted.looks) > plans).ok
+    assert Wanted.born_with == [{}, left]
+    assert read_learnt(file).of(Wanted()) == {"plans": len(Wanted.looks)}
+
+
+def test_what_it_began_with_outlives_a_stop_before_its_first_plan(tmp_path: Path) -> None:
+    policy = Wanted(n=0)  # fails at its first look, so has no plan
+    file = tmp_path / "learnt"
+    file.write_bytes(
+        learnt_file(pipeline_of(policy).operators.values(), {policy: {"plans": 7.0}}).to_json()
+    )
+    first = start(pipeline_of(policy), state=tmp_path / "state", learnt=file)
+    until(lambda: bool(Wanted.looks))
+    first.stop()
+    second = start(pipeline_of(Wanted()), state=tmp_path / "state", resume=True)
+    assert ended(second, lambda: len(Wanted.looks) > 1).ok
+    assert Wanted.born_with == [{"plans": 7.0}, {"plans": 7.0}]
+
+
+def test_a_run_that_would_learn_nothing_or_destroy_something_is_refused(tmp_path: Path) -> None:
+    file, other = tmp_path / "learnt", tmp_path / "notes.txt"
+    other.write_text("notes")
+    with pytest.raises(PipelineError, match="no operator has a controller"):
+        start(three_operators(Endless()), keep_learnt=file)
+    with pytest.raises(PipelineError, match="would overwrite a file that no run has written so"):
+        start(pipeline_of(Wanted()), keep_learnt=other)
+    with pytest.raises(PipelineError, match="the report writes there"):
+        start(pipeline_of(Wanted()), keep_learnt=file, report=file)
+    with pytest.raises(FileNotFoundError, match=r"--keep-learnt .*: the directory"):
+        start(pipeline_of(Wanted()), keep_learnt=tmp_path / "no" / "learnt")
+    with pytest.raises(PipelineError, match="keep_learnt needs controllers that decide"):
+        start(pipeline_of(Wanted()), keep_learnt=file, scaling=False)
+    assert other.read_text() == "notes"
+    assert not file.exists()

@@ -12,7 +12,7 @@ import pytest
 from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.commit.recovery import read_past
 from anabranch.runtime.live.journal.journal import Journal, intact_segments, segments
-from anabranch.runtime.storage.extent import extent_path
+from anabranch.runtime.storage.extent import ExtentFile, extent_path
 from anabranch.runtime.storage.patience import Patience
 from tests.runtime.processes import eventually
 
@@ -126,6 +126,28 @@ async def test_older_segments_stay_until_the_copies_let_them_go(tmp_path: Path) 
     past = read_past(path, power=False, owner="", must_be=True)
     assert past is not None
     second.commits.abandon()
+
+
+async def test_a_record_whose_writer_died_before_the_extent_says_so_is_intact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.journal"
+    noted = ExtentFile.note
+    for incarnation in (1, 2):
+        life = Copied(path, incarnation)
+        done = asyncio.ensure_future(life.commits.committed())
+        await eventually(lambda life=life: bool(life.copies.written))  # type: ignore[misc]
+        life.copies.have.set()
+        await done
+        monkeypatch.setattr(ExtentFile, "note", lambda *_: None)
+        life.value = 7
+        count = len(life.copies.written)
+        asyncio.ensure_future(life.commits.committed())  # noqa: RUF006 - it dies in this
+        await eventually(lambda life=life, n=count: len(life.copies.written) > n)  # type: ignore[misc]
+        monkeypatch.setattr(ExtentFile, "note", noted)
+        life.commits.abandon()
+    sizes = [file.stat().st_size for _, file in segments(path)]
+    assert [size for _, _, size in intact_segments(path)] == sizes
 
 
 @pytest.mark.parametrize("damage", ["end", "middle", "first", "extent"])

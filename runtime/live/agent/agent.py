@@ -316,6 +316,7 @@ class Agent:
             elif member.phase in KNOWN and not member.resuming:
                 yield member
         yield from self.services.present
+        yield from self.copying.keepers.watched()
 
     # -- from outside, in the agent's thread -----------------------------------------------
 

@@ -1,13 +1,15 @@
 """The copy keepers of a run: one process on each host that keeps copies of journals.
 
 process ends ──▶ another one, with the same folder, at another address; writers are told
+process is stopped (SIGSTOP) ──▶ writers would wait for it: the watchdog ends it
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 import msgspec
 
@@ -28,7 +30,7 @@ from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.live.process.listening import address_on
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.ports import clock
-from anabranch.runtime.values.kinds import EventKind
+from anabranch.runtime.values.kinds import Ending, EventKind
 from anabranch.runtime.values.texts import carried
 
 COPIES = "copies"
@@ -37,6 +39,18 @@ LIVED_S = 10.0
 """After so long a death is not the next one in a row."""
 
 _decode = msgspec.msgpack.Decoder(msg.FromProcess).decode
+
+
+@dataclass(slots=True)
+class KeeperProcess:
+    """One process of a copy keeper, as the watchdog looks at it. `operator`: that of its events."""
+
+    host: str
+    text: str
+    process: Process
+    heard_s: float
+    doubt: Ending | None = None
+    operator: str = "agent"
 
 
 class CopyKeepers:
@@ -62,12 +76,21 @@ class CopyKeepers:
         self._course = course
         self._leading: dict[str, asyncio.Task[None]] = {}
         self._addresses: dict[str, str] = {}
+        self._present: dict[str, KeeperProcess] = {}
         self._changed = asyncio.Event()
         self.on_address: Callable[[str], None] = lambda host: None
 
     def address_of(self, host: str) -> str:
         """Empty while it has none."""
         return self._addresses.get(host, "")
+
+    def watched(self) -> Iterator[KeeperProcess]:
+        """Those that are ready, and not on a host that is cut off."""
+        for keeper in list(self._present.values()):
+            if self._sites.is_reachable(keeper.host):
+                yield keeper
+            else:
+                keeper.heard_s = clock.monotonic()
 
     def want(self, host: str) -> None:
         """Have one there from now on."""
@@ -115,19 +138,22 @@ class CopyKeepers:
         process.name = name
         ready = self._starter.expect(name)
         failed: list[msg.Failed] = []
-        process.on_frame = lambda body: self._receive(name, body, failed)
+        keeper = KeeperProcess(host, name, process, clock.monotonic())
+        process.on_frame = lambda body: self._receive(keeper, body, failed)
         watching = self._tasks.start(f"watch {name}", self._watch(name, process, host, failed))
         try:
             process.send(self._assignment(host))
             address = await self._starter.wait(name, process, ready, site)
             if process.exit_code is None:
                 self._addresses[host] = address
+                self._present[host] = keeper
                 self._changed.set()
                 self.on_address(host)
         finally:
             if not watching.done():
                 await asyncio.wait([watching])
             self._addresses.pop(host, None)
+            self._present.pop(host, None)
 
     async def _watch(
         self, name: str, process: Process, host: str, failed: list[msg.Failed]
@@ -153,10 +179,11 @@ class CopyKeepers:
             tls=tls,
         )
 
-    def _receive(self, name: str, body: bytes, failed: list[msg.Failed]) -> None:
+    def _receive(self, keeper: KeeperProcess, body: bytes, failed: list[msg.Failed]) -> None:
+        keeper.heard_s = clock.monotonic()
         match _decode(body):
             case msg.Ready(address=address):
-                self._starter.note_ready(name, address)
+                self._starter.note_ready(keeper.text, address)
             case msg.Failed() as said:
                 failed.append(said)
             case msg.Waits():

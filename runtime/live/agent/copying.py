@@ -42,7 +42,7 @@ class Copying:
         self._has_copies = pipeline.has_copies and elsewhere.processes is not None
         self._tasks = tasks
         self.hosts = HolderHosts(elsewhere, sites, given_up)
-        keepers = CopyKeepers(starter, sites, tasks, files, run_events, course)
+        self.keepers = keepers = CopyKeepers(starter, sites, tasks, files, run_events, course)
         asked = AskedHolders(keepers, tasks)
         self.desk = CopyDesk(pipeline, roster, journal, messenger, keepers, self.hosts, asked)
         self.give_ups = GiveUps(

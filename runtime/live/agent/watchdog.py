@@ -1,5 +1,5 @@
-"""Looks at processes that have fallen silent, of instances and of services such as the gateway to
-Spark: stopped, at work, or hanging.
+"""Looks at processes that have fallen silent, of instances, of copy keepers, and of services such
+as the gateway to Spark: stopped, at work, or hanging.
 
 Silence proves nothing: a function of the user's may compute for an hour, and a host may have no
 processor to spare. So no process is ended for silence. What the system reports of it decides:
@@ -33,7 +33,7 @@ from anabranch.runtime.values.kinds import Cause, Ending, EventKind
 LOOK_PERIOD_S = 0.5
 SUSPECT_S = 5.0
 """Silence after which a process is looked at; an instance sends something four times a second, and
-a service once."""
+a service or a copy keeper once."""
 WITNESS_S = 1.0
 """The same if a neighbour has received nothing from it either."""
 WITNESS_COUNTS_S = 5.0

@@ -315,8 +315,7 @@ class Agent:
                 member.heard_s = clock.monotonic()
             elif member.phase in KNOWN and not member.resuming:
                 yield member
-        yield from self.services.present
-        yield from self.copying.keepers.watched()
+        yield from (*self.services.present, *self.copying.keepers.watched())
 
     # -- from outside, in the agent's thread -----------------------------------------------
 

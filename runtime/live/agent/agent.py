@@ -309,13 +309,13 @@ class Agent:
 
     def _watched(self) -> Iterator[Watched]:
         """Those that others may wait for: not between two processes, nor on a host cut off."""
-        reached = self.sites.is_reachable
         for member in self.roster.living():
-            if not reached(member.host):
+            if not self.sites.is_reachable(member.host):
                 member.heard_s = clock.monotonic()
             elif member.phase in KNOWN and not member.resuming:
                 yield member
-        yield from (*self.services.present, *self.copying.keepers.watched())
+        yield from self.services.present
+        yield from self.copying.keepers.watched()
 
     # -- from outside, in the agent's thread -----------------------------------------------
 

@@ -23,7 +23,7 @@ from anabranch.runtime.world.world import End
 SHARE = 0.5
 SEEDS = (21, 32, 48, 63, 96)
 ENDS = 63
-STANDS = 21
+STANDS = 8
 
 
 class Movers:

@@ -185,7 +185,7 @@ class CopyDesk:
     def _mend(self, member: Member) -> None:
         """One step towards as many complete copies as are wanted, on hosts that are good."""
         copies = member.copies
-        if copies is None or copies.given_up or member.process is None:
+        if copies is None or copies.given_up or member.resuming or member.process is None:
             return
         if self._pipeline.give_up_after_s is not None and self._hosts.is_away(member.host):
             return  # it hears of nothing, and its holders may have to give it up

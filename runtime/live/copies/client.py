@@ -83,9 +83,6 @@ class JournalCopies:
         self._drop: Callable[[int], None] | None = None
         """None until the journal is written."""
         self._counted: asyncio.Future[None] | None = None
-        self._began_at = Position()
-        """The end of what it goes on from."""
-        self._changed = asyncio.Event()
         self._closed = False
 
     # -- before the journal is read ------------------------------------------------------------
@@ -158,20 +155,6 @@ class JournalCopies:
         writer = self._writer
         holders, complete = writer.holders, writer.waited
         self._writer = CopyWriter.begun(self.incarnation, parts, writer.order, holders, complete)
-        self._began_at = self._writer.end
-
-    async def shared(self) -> None:
-        """J7: return when all holders that are waited for have what this incarnation goes on from,
-        for the last of it may not have counted. Before that neighbours must hear nothing of it: if
-        this host were lost then, no copy would have what they had heard."""
-        while not self._is_shared():
-            self._changed.clear()
-            await self._changed.wait()
-
-    def _is_shared(self) -> bool:
-        position_of, waited = self._writer.position_of, self._writer.waited
-        there = [position_of(host) or Position() for host in waited]
-        return bool(there) and min(there) >= self._began_at
 
     # -- what the journal says -----------------------------------------------------------------
 
@@ -236,7 +219,6 @@ class JournalCopies:
     def _change(self, after: CopyWriter, *, told: bool = False) -> None:
         """`told`: home is told of all complete copies, not only of new ones."""
         before, self._writer = self._writer, after
-        self._changed.set()
         waiting = self._counted
         if after.counted != before.counted and waiting is not None and not waiting.done():
             waiting.set_result(None)

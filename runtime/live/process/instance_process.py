@@ -257,8 +257,6 @@ async def _instance(
     instance.scaling.dry_run = task.dry_run
     for moved in task.moved:
         _move(instance, moved)
-    if copies is not None and not instance.is_new:
-        await _until_shared(copies, instance, agent_client)
     return instance
 
 
@@ -308,20 +306,6 @@ async def _copies(
     except FencedError as error:
         raise LifeOver(str(error)) from None
     return copies
-
-
-async def _until_shared(copies: JournalCopies, instance: Instance, link: AgentClient) -> None:
-    """Return when neighbours may hear of what it goes on from. That may take as long as hosts are
-    away, and the agent is told. Raises what made the instance fail meanwhile."""
-    shared, broken = asyncio.ensure_future(copies.shared()), instance.lifetime.broken
-    awaited: set[asyncio.Future[Any]] = {shared, broken}
-    while not (await asyncio.wait(awaited, timeout=COPIES_S, return_when=asyncio.FIRST_COMPLETED))[
-        0
-    ]:
-        link.send(Delayed())
-    shared.cancel()
-    if broken.done():
-        broken.result()
 
 
 def _move(instance: Instance, moved: HasMoved) -> None:

@@ -177,42 +177,6 @@ async def test_a_holder_that_comes_later_gets_everything_and_home_hears_of_it(
     journal.close()
 
 
-async def test_neighbours_hear_nothing_of_records_that_no_copy_has_before_the_copies_have_them(
-    keeping: Keeping, tmp_path: Path
-) -> None:
-    """J7: the first incarnation has died with a record that did not count."""
-    path = tmp_path / "a.journal"
-    told = {"b": keeping.address}
-    first = JournalCopies(
-        ME, 1, TOKEN, order=1, holders=told, complete=["b"], boot="1", completed=lambda *_: None
-    )
-    await first.prepare(path)
-    journal = Journal(path, copies=first)
-    journal.append(Record([("part", "core", 1)], [b"counts"]))
-    await asyncio.wait_for(journal.synced(), PATIENCE_S)
-    first.set_holders(2, {"b": ""})
-    journal.append(Record([("part", "core", 2)], [b"does not"]))
-    first.close()
-    journal.close()
-
-    (written,) = parts_of(path)
-    second = JournalCopies(
-        ME, 2, TOKEN, order=3, holders={"b": ""}, complete=["b"], boot="1",
-        completed=lambda *_: None,
-    )  # fmt: skip
-    await second.prepare(path)
-    journal = Journal(path, copies=second)
-    shared = asyncio.ensure_future(second.shared())
-    await asyncio.sleep(0.05)
-    assert not shared.done()
-    second.set_holders(4, told)
-    await asyncio.wait_for(shared, PATIENCE_S)
-    found = await fence(keeping.address, TOKEN, ME, 2)
-    assert found.parts == (written,)
-    second.close()
-    journal.close()
-
-
 async def test_a_holder_that_comes_later_is_reached_with_the_certificate_of_the_instance(
     tmp_path: Path,
 ) -> None:

@@ -252,6 +252,15 @@ def test_a_result_that_is_a_dead_letter_at_its_sink_counts_as_found(
     assert not judge(path, expected, [[key, [n, total + 1]]]).right
 
 
+def test_a_dead_letter_of_a_window_is_placed_where_its_window_is(tmp_path: Path) -> None:
+    """The last window is the shortest, so its total is the least."""
+    windows = [[3, 30], [3, 60], [1, 25]]
+    for at, letter in enumerate(windows):
+        there = [("s1", n, total) for n, total in [*windows[:at], *windows[at + 1 :]]]
+        path = written(tmp_path / "out", there)
+        assert judge(path, Expected({}, {"s1": windows}), [["s1", letter]]).right
+
+
 # --- the clock of the input -------------------------------------------------------------------
 
 

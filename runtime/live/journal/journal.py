@@ -68,7 +68,8 @@ Entry = tuple[Any, ...]
 DRAWN: Entry = ("drawn",)
 """The entry behind the last piece of a snapshot: the segments before are not needed any more."""
 _FOLLOWS = "follows"
-"""Kind of the first entry of a segment: the number of one before it, and its bytes that count."""
+"""Kind of the first entry of a segment: the number of the one before it, and how many of its bytes
+count at least."""
 _AUTHOR = "author"
 """Kind of an entry behind that one, where other hosts have copies: the incarnation."""
 
